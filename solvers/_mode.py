@@ -76,7 +76,7 @@ class Mode(Struct, frozen=True, dict=True):
         two = not (wish.counts_carbon or problem.joint_limits)  # else a third figure counts
         free = not wish.datasets and not wish.used and two
         if problem.island_question is not None:  # links differ with the machines of an island
-            free = free and len({pool.machines for pool in problem.pools}) < 2
+            free = free and len({kind.machines for kind in problem.pools.kinds}) < 2
         return (
             free
             and chosen.transport in ("butterfly", "leaders", "region-hub")
@@ -109,7 +109,7 @@ class Mode(Struct, frozen=True, dict=True):
         if traits(self.strategy).transport not in ("butterfly", "leaders"):
             return 0.0
         hosts = self.problem.calibration.hosts
-        used = {pool.host for pool in self.problem.pools} & hosts.keys()
+        used = {kind.host for kind in self.problem.pools.kinds} & hosts.keys()
         return max((hosts[host].least_period_s for host in used), default=0.0)
 
     @property

@@ -334,7 +334,7 @@ class Target:
     @cached_property
     def _passes(self) -> tuple[float, float]:
         """Least share of samples from the store, and the largest gain of later passes."""
-        pools = self.problem.pools
+        pools = self.problem.pools.kinds
         gains = [
             pool.loader.later(rate.value) / rate.value
             for pool in pools

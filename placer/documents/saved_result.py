@@ -124,7 +124,7 @@ def _speeds(pool: Pool, machines: int, inner: InnerPlan | None) -> dict[str, Any
 
 def store_links(problem: Problem) -> list[dict[str, Any]]:
     """Build the links from the dataset's store to all admitted machines, and the lines of sites."""
-    store, places = problem.data_store, {pool.place for pool in problem.pools}
+    store, places = problem.data_store, {*problem.pools.places[1]}
     if store is None:
         return []
     pairs = {(store.place, place) for place in places}

@@ -426,6 +426,11 @@ class Catalog:
             known[place] = [self.offers[row] for row in self.rows_by_place[place].tolist()]
         return known.get(place, [])
 
+    def row_of(self, offer: VmOffer) -> int:
+        """Return the position of a row of this catalog: of itself, not of one that is equal."""
+        rows: list[int] = self.rows_by_place[offer.place].tolist()
+        return next(row for row in rows if self.offers[row] is offer)
+
     @cached_property
     def _offers_by_kind(self) -> dict[str, dict[tuple[str, str, int, str], VmOffer]]:
         return {}

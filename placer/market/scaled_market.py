@@ -15,6 +15,7 @@ from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog, EgressPrice, VmOffer
 from placer.market.network.graph import Link, Network, network_of
 from placer.market.network.link_model import Array
+from placer.market.table import Column
 from placer.market.words.selection import gpus_like, places_of
 from placer.records import replace
 
@@ -25,26 +26,16 @@ SCALED_USE = "scaled-use"
 AGGREGATOR_PLACES = "aggregator-places"
 """Key under which a catalog keeps the places of functions with their stores."""
 ONE_ROW = "one-row"  # Key under which a catalog keeps the one row in which it differs from another
-
-
-REPRICED = "repriced"  # Key under which a catalog keeps which prices differ from another's
-
-
-class Repriced(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The rows in which a catalog differs from a ``plain`` one: those at other prices, by identity
-    of the rows that they stand for.
-    """
-
-    plain: Catalog
-    offers: dict[int, VmOffer]
+REPRICED = "repriced"  # Key under which a catalog keeps the one that it has other prices than
 
 
 class RowChange(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The one row in which a catalog differs from a ``plain`` one: ``changed`` stands for ``offer``
-    at another price; None: the row is left out.
+    ``at`` a position of the plain one, at another price; None: the row is left out.
     """
 
     plain: Catalog
+    at: int
     offer: VmOffer
     changed: VmOffer | None
 
@@ -55,10 +46,14 @@ def with_scaled_prices(
     """Multiply the price of some machines, with the ends of its spread, by a factor from 0; all
     else stays. ``source`` is put before the source of each scaled price.
     """
-    changed = {id(o): scaled(o, factor, source) for o in catalog.offers if matches(o)}
-    repriced = with_offers(catalog, tuple(changed.get(id(o), o) for o in catalog.offers))
-    repriced.memo[REPRICED] = Repriced(plain=catalog, offers=changed)
+    offers = (scaled(o, factor, source) if matches(o) else o for o in catalog.offers)
+    repriced = with_offers(catalog, tuple(offers))
+    repriced.memo[REPRICED] = catalog
     return repriced
+
+
+PRICE_FIELDS = ("usd_per_hour", "usd_per_hour_low", "usd_per_hour_high", "source")
+"""Fields in which a machine at another price differs."""
 
 
 def scaled(offer: VmOffer, factor: float, source: str) -> VmOffer:
@@ -78,10 +73,16 @@ def with_one_price(catalog: Catalog, offer: VmOffer, factor: float | None) -> Ca
     factor from 0; None leaves the row out. The result knows in which row it differs (`ONE_ROW`), so
     that what was admitted of the others is not looked at again.
     """
-    changed = None if factor is None else scaled(offer, factor, "what if")
-    offers = (changed if other is offer else other for other in catalog.offers)
-    repriced = with_offers(catalog, tuple(other for other in offers if other is not None))
-    repriced.memo[ONE_ROW] = RowChange(plain=catalog, offer=offer, changed=changed)
+    table, at = catalog.table, catalog.row_of(offer)
+    if factor is None:
+        changed, offers = None, table.taken(np.delete(np.arange(len(table)), at))
+    else:
+        changed = priced = scaled(offer, factor, "what if")
+        columns: dict[str, Column | None] = dict.fromkeys(PRICE_FIELDS)
+        columns["usd_per_hour"] = table.column("usd_per_hour").changed([at], [priced.usd_per_hour])
+        offers = table.changed(columns, lambda row, other: priced if row == at else other)
+    repriced = with_offers(catalog, offers)
+    repriced.memo[ONE_ROW] = RowChange(plain=catalog, at=at, offer=offer, changed=changed)
     return repriced
 
 

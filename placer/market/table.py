@@ -8,9 +8,9 @@ import math
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import eq
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, overload
+from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import msgspec
 
@@ -48,10 +48,12 @@ class Column(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.array(known, dtype=np.float64)[self.array]
 
     def changed(self, rows: Any, cells: Sequence[Any]) -> Column:
-        """Return the column with other cells in some rows, or with one in all of these."""
-        at, codes = {value: code for code, value in enumerate(self.values)}, self.array.astype("I")
-        codes[rows] = [at.setdefault(cell, len(at)) for cell in cells]
-        return Column([*at], codes)
+        """Return the column with other cells in some rows, or with one in all of these; a value may
+        stand twice in it.
+        """
+        new, codes = Column.of(cells), self.array.astype("I")
+        codes[rows] = new.array.astype("I") + len(self.values)
+        return Column([*self.values, *new.values], codes)
 
     def where(self, admits: Callable[[Any], bool]) -> Any:
         """Return in which rows the value is as wanted; shape (rows,)."""
@@ -72,17 +74,72 @@ class Groups(NamedTuple):
     first: Any
 
 
-class Table(Sequence[Row], Generic[Row]):
+class Records(Sequence[Row]):
+    """Records that are made when somebody looks at them, once: each may be known by its identity.
+
+    Equal to any sequence of the same records. ``_made`` makes one by its position.
+    """
+
+    def __init__(self, rows: list[Row | None]) -> None:
+        self._rows = rows
+        self._whole = None not in rows[:1]  # whether all are made
+        self._making = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        if not self._whole:
+            with self._making:
+                pairs = zip(self._rows, self._every(), strict=True)
+                self._rows[:] = [new if row is None else row for row, new in pairs]
+                self._whole = True
+        rows: Any = self._rows
+        return iter(rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, at: int | slice) -> Row | tuple[Row, ...]:
+        """Return one record, or some as a tuple."""
+        if isinstance(at, slice):
+            return tuple(self[each] for each in range(*at.indices(len(self))))
+        row = self._rows[at]
+        if row is None:
+            with self._making:
+                row = self._rows[at]  # another thread may have made it
+                if row is None:
+                    row = self._rows[at] = self._made(at % len(self))
+        return row
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return self is other or (len(self) == len(other) and all(map(eq, self, other)))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self):,}>"
+
+    def _made(self, at: int) -> Row:
+        raise NotImplementedError
+
+    def _every(self) -> Iterator[Row]:
+        """Yield all records, as they would be made."""
+        return map(self._made, range(len(self)))
+
+
+class Table(Records[Row]):
     """Rows of one kind, by column or as records: each is made of the other when it is asked for.
 
-    Equal to any sequence of the same records. A record is made once: it may be known by its
-    identity. ``kind`` takes its fields by position.
+    ``kind`` takes its fields by position.
     """
 
     def __init__(self, kind: type[Row], rows: list[Row | None], columns: dict[str, Column]) -> None:
-        self._kind, self._rows, self._columns = kind, rows, columns
-        self._whole = None not in rows[:1]  # whether all records are made
-        self._making = threading.Lock()
+        super().__init__(rows)
+        self._kind, self._columns = kind, columns
 
     @classmethod
     def of(cls, kind: type[Row], rows: Iterable[Row]) -> Table[Row]:
@@ -104,12 +161,25 @@ class Table(Sequence[Row], Generic[Row]):
         """
         return _Changed(self, columns, make)
 
+    def taken(self, rows: Any) -> Table[Row]:
+        """Return the table of some rows, by their positions."""
+        return _Changed(self, {}, lambda _, row: row, rows)
+
     def column(self, name: str) -> Column:
         """Return one field of all rows."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = Column.of(getattr(row, name) for row in self)
         return column
+
+    def matching(self, **fields: Any) -> Any:
+        """Return the positions of the rows that have some values."""
+        import numpy as np
+
+        there = np.ones(len(self), dtype=bool)
+        for name, value in fields.items():
+            there &= self.column(name).where(partial(eq, value))
+        return there.nonzero()[0]
 
     def groups(self, names: Iterable[str], rows: Any = None) -> Groups:
         """Divide all rows, or some, by the values of some columns; ``first`` counts among them."""
@@ -120,46 +190,8 @@ class Table(Sequence[Row], Generic[Row]):
         for column in map(self.column, names):
             if len(column.values) > 1:
                 codes = column.array if rows is None else column.array[rows]
-                of, count = _numbered(of * len(column.values) + codes, count * len(column.values))
+                of, count = numbered(of * len(column.values) + codes, count * len(column.values))
         return grouped(of, count)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Row]:
-        if not self._whole:
-            with self._making:
-                pairs = zip(self._rows, self._every(), strict=True)
-                self._rows[:] = [new if row is None else row for row, new in pairs]
-                self._whole = True
-        rows: Any = self._rows
-        return iter(rows)
-
-    @overload
-    def __getitem__(self, at: int) -> Row: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Row, ...]: ...
-    def __getitem__(self, at: int | slice) -> Row | tuple[Row, ...]:
-        """Return one row, or some as a tuple."""
-        if isinstance(at, slice):
-            return tuple(self[each] for each in range(*at.indices(len(self))))
-        row = self._rows[at]
-        if row is None:
-            with self._making:
-                row = self._rows[at]  # another thread may have made it
-                if row is None:
-                    row = self._rows[at] = self._made(at % len(self))
-        return row
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return self is other or (len(self) == len(other) and all(map(eq, self, other)))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<Table of {len(self):,} {self._kind.__name__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table.of, (self._kind, tuple(self))
@@ -168,7 +200,6 @@ class Table(Sequence[Row], Generic[Row]):
         return self._kind(*[column.values[column.codes[at]] for column in self._fields])
 
     def _every(self) -> Iterator[Row]:
-        """Yield all records, as they would be made."""
         cells = (map(column.values.__getitem__, column.codes) for column in self._fields)
         return map(self._kind, *cells)
 
@@ -178,40 +209,62 @@ class Table(Sequence[Row], Generic[Row]):
 
 
 class _Changed(Table[Row]):
-    """A table with other values in some columns of another one."""
+    """A table with other values in some columns of another one, or with some of its ``rows``."""
 
     def __init__(
         self,
         plain: Table[Row],
         columns: Mapping[str, Column | None],
         make: Callable[[int, Row], Row],
+        rows: Any = None,
     ) -> None:
         known = {name: column for name, column in columns.items() if column is not None}
-        super().__init__(plain._kind, [None] * len(plain), known)
+        super().__init__(plain._kind, [None] * len(plain if rows is None else rows), known)
         self._plain, self._differ, self._make = plain, frozenset(columns), make
+        self._taken = rows
 
     def column(self, name: str) -> Column:
         """Return one field of all rows."""
-        return super().column(name) if name in self._differ else self._plain.column(name)
+        if name in self._columns or name in self._differ:
+            return super().column(name)
+        column = self._plain.column(name)
+        if self._taken is not None:
+            column = Column(*occurring(column.values, column.array[self._taken]))
+            self._columns[name] = column
+        return column
 
     def _made(self, at: int) -> Row:
-        return self._make(at, self._plain[at])
+        return self._make(at, self._plain[at if self._taken is None else self._taken[at]])
 
     def _every(self) -> Iterator[Row]:
-        return map(self._make, range(len(self)), self._plain)
+        plain: Iterable[Row] = self._plain
+        if self._taken is not None:
+            plain = map(self._plain.__getitem__, self._taken.tolist())
+        return map(self._make, range(len(self)), plain)
+
+
+def occurring(values: Sequence[Any], codes: Any) -> tuple[Sequence[Any], Any]:
+    """Leave out the values that no row has; ``codes`` are the positions of those that rows have."""
+    import numpy as np
+
+    there = np.zeros(len(values), dtype=bool)
+    there[codes] = True
+    if there.all():
+        return values, codes
+    return [values[at] for at in there.nonzero()[0].tolist()], (np.cumsum(there) - 1)[codes]
 
 
 def grouped(of: Any, count: int) -> Groups:
     """Divide rows into groups by their numbers below ``count``, of which some may be missing."""
     import numpy as np
 
-    of, count = _numbered(of, count)
+    of, count = numbered(of, count)
     first = np.empty(count, dtype=np.intp)
     first[of[::-1]] = np.arange(len(of))[::-1]  # of equal groups the last one that is written stays
     return Groups(of, first)
 
 
-def _numbered(of: Any, count: int) -> tuple[Any, int]:
+def numbered(of: Any, count: int) -> tuple[Any, int]:
     """Leave out the numbers below ``count`` that no row has; the order stays."""
     import numpy as np
 

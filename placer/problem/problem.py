@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from placer.errors import PlacerError
 from placer.market.capacity_table import capacity_document, rows_about
 from placer.market.catalog import (
     OLD_TRANSPORT,
+    Catalog,
     VmOffer,
     gpu_document,
     offer_document,
     store_document,
 )
 from placer.market.network.graph import largest_cards
-from placer.market.scaled_market import ONE_ROW, REPRICED, Repriced, RowChange
+from placer.market.scaled_market import ONE_ROW, REPRICED, RowChange
 from placer.problem.kept_answers import Recent
 from placer.problem.question import KEPT_POOLS, PARTS
 from placer.problem.requirements import LATER_FIELDS, Narrowed, Requirements
 from placer.problem.workers.admission import WithAdmission
 from placer.problem.workers.islands import IslandQuestion, StepPart
 from placer.problem.workers.pool import Pool
-from placer.problem.workers.speeds import island_kind
+from placer.problem.workers.pools import Pools
+from placer.problem.workers.speeds import ISLAND_FIELDS, island_kind
 from placer.problem.workers.worker_sizes import ROUNDING, Kind, Limits, Size, Twins, sizes
 from placer.records import replace
 from placer.workload.constants import calibration_document
@@ -41,36 +44,20 @@ mean the same as ever.
 """
 
 
-def _with_one_row(pools: Sequence[Pool], row: RowChange) -> tuple[Pool, ...]:
-    """Return the pools with one row at another price, or without it."""
-    changed = (
-        msgspec.structs.replace(pool, offer=row.changed) if pool.offer is row.offer else pool
-        for pool in pools
-    )
-    return tuple(pool for pool in changed if pool.offer is not None)
-
-
-def _at_prices(pools: Sequence[Pool], repriced: Repriced) -> tuple[Pool, ...]:
-    """Return the pools at the prices of another book of the same rows."""
-    offers = repriced.offers
-    return tuple(
-        msgspec.structs.replace(pool, offer=offers[id(pool.offer)])
-        if id(pool.offer) in offers
-        else pool
-        for pool in pools
-    )
-
-
 def _most_machines(offer: VmOffer, question: IslandQuestion) -> int:
     """Return how many machines of an offer a worker may have, however many there are."""
     return question.limits(offer)[1] if offer.network_gbps and offer.fabric else 1
+
+
+WORKER_FIELDS = (*ISLAND_FIELDS, "market", "price_basis", "available")
+"""All of an offer that its workers depend on, where they are alike everywhere."""
 
 
 class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
     """One question, ready to solve: profile, catalog, requirements and network."""
 
     @cached_property
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> Pools:
         """Offers that the request admits, in the order of the book; questions that admit the same
         share them. For a model with an architecture, workers of every number of machines with their
         plan and speed where the number of workers is known; else the smallest ones, with a speed
@@ -78,11 +65,11 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         """
         if self.island_question is not None and self.fixed_workers is not None:
             longest_s = self._limits(self.fixed_workers).longest_s
-            return self.sized(self.fixed_workers, lambda _: longest_s)
+            return Pools.of(self.sized(self.fixed_workers, lambda _: longest_s))
         return self._shared("pools", self._island_limits, self._admitted)
 
     @property
-    def every_pool(self) -> tuple[Pool, ...]:
+    def every_pool(self) -> Sequence[Pool]:
         """Offers that the request admits, as workers of every number of machines."""
         if self.island_question is None or self.fixed_workers is not None:
             return self.pools
@@ -120,31 +107,29 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         key = id(self.profile), limits, more
         return kept.get(key, lambda: (self.profile, build()))[1]
 
-    def _admitted(self) -> tuple[Pool, ...]:
+    def _admitted(self) -> Pools:
+        table, wish = self.catalog.table, self.requirements
         row: RowChange | None = self.catalog.memo.get(ONE_ROW)
         if row is not None:  # a price decides nothing of what is admitted, nor how fast it is
-            return _with_one_row(replace(self, catalog=row.plain).pools, row)
-        repriced: Repriced | None = self.catalog.memo.get(REPRICED)
-        if repriced is not None:
-            return _at_prices(replace(self, catalog=repriced.plain).pools, repriced)
-        wish = self.requirements
+            left_out = row.at if row.changed is None else None
+            return replace(self, catalog=row.plain).pools.over(table, without=left_out)
+        plain: Catalog | None = self.catalog.memo.get(REPRICED)
+        if plain is not None:
+            return replace(self, catalog=plain).pools.over(table)
         if wish.oldest_price is not None and self.island_question is None:
+            oldest = wish.oldest_price
             every = replace(self, requirements=replace(wish, oldest_price=None)).pools
-            return tuple(pool for pool in every if pool.offer.as_of >= wish.oldest_price)
-        pools: list[Pool] = []
-        alike: dict[tuple[object, ...], list[Pool]] = {}
-        for offer in self.admitted_offers():
-            kind = self._worker_kind(offer)
-            if kind not in alike:
-                alike[kind] = [pool for pool in self.pools_of(offer) if pool.max_count >= 1]
-            pools += [msgspec.structs.replace(pool, offer=offer) for pool in alike[kind]]
-        return tuple(pools)
-
-    def _worker_kind(self, offer: VmOffer) -> tuple[object, ...]:
-        """Return all of an offer that its workers depend on."""
-        owned = offer.price_basis == "owned"
-        kind = (*island_kind(offer), offer.market, owned, offer.available)
-        return kind if self._alike_everywhere else (*kind, id(offer))
+            return every.at(table.column("as_of").where(lambda day: day >= oldest)[every.rows])
+        rows = self.admitted_rows()
+        kind_of = first = np.arange(len(rows))
+        if self._alike_everywhere:
+            kind_of, first = table.groups(WORKER_FIELDS, rows)
+        pools = [self.pools_of(table[row]) for row in rows[first].tolist()]
+        kinds: list[Any] = [
+            next((pool for pool in each if pool.max_count >= 1), None) for each in pools
+        ]
+        able = np.array([kind is not None for kind in kinds], dtype=bool)[kind_of]
+        return Pools(kinds, kind_of, table, rows).at(able)
 
     @cached_property
     def _alike_everywhere(self) -> bool:
@@ -243,10 +228,10 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         speed = pool.alone.value if workers == 1 else pool.shared.value
         return self.batch / workers / speed
 
-    def with_pools(self, requirements: Requirements, pools: tuple[Pool, ...]) -> Problem:
+    def with_pools(self, requirements: Requirements, pools: Iterable[Pool]) -> Problem:
         """Return the question with other wishes, about some of its workers alone."""
         asked = replace(self, requirements=requirements)
-        asked.__dict__["pools"] = pools
+        asked.__dict__["pools"] = Pools.of(pools)
         return asked
 
     @cached_property
@@ -259,14 +244,14 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         """Most of the time behind which an exchange may hide that some worker leaves to it."""
         if self.island_question is None or self.fixed_workers is None:
             return 1.0
-        return max((pool.free_share for pool in self.pools), default=1.0)
+        return max((pool.free_share for pool in self.pools.kinds), default=1.0)
 
     @cached_property
     def lanes(self) -> int:
         """Machines of the largest worker that send side by side; 1 under hivemind."""
         if self.transport == OLD_TRANSPORT or self.island_question is None:
             return 1
-        return max((pool.machines for pool in self.pools), default=1)
+        return max((pool.machines for pool in self.pools.kinds), default=1)
 
     @cached_property
     def workers_hold_back(self) -> bool:
@@ -274,7 +259,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         at a store that all of them read, or in another pass than others do.
         """
         return self.least_loaded_samples_per_s < math.inf or any(
-            pool.keeps_data for pool in self.pools
+            pool.keeps_data for pool in self.pools.kinds
         )
 
     @cached_property
@@ -282,7 +267,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         """Least samples/s that store and lines leave to all workers together."""
         if self.data_store is None:
             return self.most_loaded_samples_per_s
-        lines = (self.line_samples_per_s(place) for place in {pool.place for pool in self.pools})
+        lines = (self.line_samples_per_s(place) for place in self.pools.places[1])
         return min([self.most_loaded_samples_per_s, *lines])
 
     def to_dict(self) -> dict[str, Any]:

@@ -166,7 +166,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         not chosen. Else all of them are equally fast, for each waits for the slowest.
         """
         wish = self.requirements
-        owned = {o.device for o in self.catalog.offers if o.price_basis == "owned"}
+        rows = self.catalog.table.matching(price_basis="owned").tolist()
+        owned = {self.catalog.offers[row].device for row in rows}
         return bool(wish.datasets) or any(rule.given for rule in wish.used) or len(owned) > 1
 
     @cached_property

@@ -10,7 +10,9 @@ from itertools import combinations
 
 import numpy as np
 
+from placer.market.table import grouped, members
 from placer.problem.workers.pool import Pool
+from placer.problem.workers.pools import Pools
 from placer.solving import allowance
 
 from .arrays import Array, Indices
@@ -202,21 +204,26 @@ def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list
     return rows[::-1]
 
 
+Kinds = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Devices of a machine and most machines of each pool of a bucket, and its quota."""
+
+
 class Buckets:
     """Pools of every quota bucket, together where sizes, caps and quota are alike."""
 
-    def __init__(self, pools: Sequence[Pool], cap: Array, most: int) -> None:
+    def __init__(self, pools: Pools, cap: Array, class_of: Indices, most: int) -> None:
         self.most = most
+        gpus, quotas = (pools.figures(of) for of in (lambda p: p.gpus, lambda p: p.gpu_quota))
+        size, count, quota = (each.astype(np.intp).tolist() for each in (gpus, cap, quotas))
         # Apart by class of host, as the searches leave classes out: each has the quota to itself,
         # so the bound errs high.
-        buckets: dict[tuple[str, ...], list[int]] = {}
-        for i, pool in enumerate(pools):
-            buckets.setdefault((*pool.bucket, pool.host), []).append(i)
-        self._alike: dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]] = {}
-        for members in buckets.values():
-            sizes = tuple(pools[i].gpus for i in members)
-            caps = tuple(int(cap[i]) for i in members)
-            self._alike.setdefault((sizes, caps, pools[members[0]].gpu_quota), []).append(members)
+        classes = int(class_of.max(initial=0)) + 1
+        of, first = grouped(pools.bucket_of * classes + class_of, len(size) * classes)
+        each = members(of, len(first))
+        self._alike: dict[Kinds, list[list[int]]] = {}
+        for bucket in (each[at].tolist() for at in np.argsort(first).tolist()):
+            sizes, caps = (tuple([of[i] for i in bucket]) for of in (size, count))
+            self._alike.setdefault((sizes, caps, quota[bucket[0]]), []).append(bucket)
         self.owners, self.machines = self._steps()
 
     def _steps(self) -> tuple[Indices, Indices]:
@@ -246,10 +253,6 @@ class Buckets:
                 own = increments(some, sizes, caps, quota, self.most)
                 blocks.append(own.reshape(len(values), -1))
         return np.concatenate(blocks, axis=1)
-
-
-Kinds = tuple[tuple[int, ...], tuple[int, ...], int]
-"""Devices of a machine and most machines of each pool of a bucket, and its quota."""
 
 
 class PlaceUnits:

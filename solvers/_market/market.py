@@ -11,12 +11,15 @@ import numpy as np
 from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars import worker_sample_usd
 from placer.market.carbon import offer_carbon
+from placer.market.table import grouped
 from placer.market.words.own_places import SITES
 from placer.problem.datasets import needs_place
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Problem
+from placer.problem.requirements import Quota
 from placer.problem.workers.pool import Pool
+from placer.problem.workers.pools import Pools
 from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
@@ -57,7 +60,7 @@ class Market:
     """
 
     problem: Problem
-    pools: tuple[Pool, ...]
+    pools: Pools
     moving_usd: tuple[float, ...] = ()
     multipliers: tuple[float, ...] = ()
     tables: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -71,54 +74,38 @@ class Market:
         return Market(problem, tables["pools"], tables=tables)
 
     @staticmethod
-    def admitted(problem: Problem) -> tuple[Pool, ...]:
+    def admitted(problem: Problem) -> Pools:
         """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that
         stays keeps workers to its places.
         """
-        kept: dict[tuple[object, ...], Pool] = {}
-        datasets = problem.requirements.datasets
-        only = set() if problem.requirements.data_moves else {data.place for data in datasets}
-        rows = [row for row in problem.requirements.quotas if row.of_machines]
-        sized = problem.requirements.counts_carbon or any(row.vcpus is not None for row in rows)
-        for number, pool in enumerate(problem.pools):
-            offer = pool.offer
-            if only and offer.place not in only:
-                continue
-            # More vCPUs emit more, and take more of a quota of vCPUs.
-            vcpus = offer.vcpus if sized else None
-            limited = None if offer.available is None else number
-            # How it reads its first pass decides what a store gives to all of them.
-            reads = pool.loader and (
-                pool.streamed,
-                pool.first(pool.alone.value),
-                pool.first(pool.shared.value),
-            )
-            kind = (
-                offer.provider,
-                offer.region,
-                offer.gpu,
-                offer.gpu_count,
-                offer.market,
-                pool.machines,
-                pool.inner,
-                pool.host,
-                # The network between the machines of an island decides its speed.
-                pool.alone.value,
-                pool.shared.value,
-                reads,
-                limited,
-                tuple([row.counts(offer) for row in rows]),
-                vcpus,
-            )
-            if kind not in kept or pool.usd_per_hour < kept[kind].usd_per_hour:
-                kept[kind] = pool
-        least: dict[tuple[object, ...], float] = {}
-        for key in sorted(kept, key=lambda key: kept[key].usd_per_hour) if sized else ():
-            size, smallest = kept[key].offer.vcpus, least.get(key[:-1], float("inf"))
+        wish, pools = problem.requirements, problem.pools
+        place, names = pools.places
+        if wish.datasets and not wish.data_moves:
+            stays = {data.place for data in wish.datasets}
+            there = np.array([name in stays for name in names], dtype=bool)[place]
+            pools, place = pools.at(there), place[there]
+        rows = [row for row in wish.quotas if row.of_machines]
+        kind, count = pools.by_kind(lambda pool: _kind(pool, rows))
+        limited = np.array([each.offer.available is not None for each in pools.kinds], dtype=bool)
+        alone = limited[pools.kind_of].nonzero()[0]
+        kind[alone] = count + np.arange(len(alone))  # each a kind of its own
+        alike, first = grouped(kind * len(names) + place, (count + len(alone)) * len(names))
+        if not wish.counts_carbon and not any(row.vcpus is not None for row in rows):
+            return pools.at(pools.cheapest(alike, len(first)))
+        # More vCPUs emit more, and take more of a quota of vCPUs.
+        sizes = pools.offers.column("vcpus")
+        of, count = (
+            alike * len(sizes.values) + sizes.array[pools.rows],
+            len(first) * len(sizes.values),
+        )
+        kept = {at: pools[at] for at in pools.cheapest(of, count).tolist()}
+        least: dict[int, float] = {}
+        for at in sorted(kept, key=pools.usd.__getitem__):
+            size, smallest = kept[at].offer.vcpus, least.get(alike[at], np.inf)
             if size >= smallest:
-                del kept[key]  # dearer, and emits or takes more
-            least[key[:-1]] = min(size, smallest)
-        return tuple(kept.values())
+                del kept[at]  # dearer, and emits or takes more
+            least[alike[at]] = min(size, smallest)
+        return pools.at(np.array([*kept], dtype=np.intp))
 
     @property
     def fewest_regions(self) -> int:
@@ -129,17 +116,17 @@ class Market:
     @shared_property
     def speed(self) -> Array:
         """Samples/s of one machine in a group; shape (pools,)."""
-        return np.array([pool.shared.value for pool in self.pools])
+        return self.pools.figures(lambda pool: pool.shared.value)
 
     @shared_property
     def alone(self) -> Array:
         """Samples/s that count of one machine that exchanges nothing; shape (pools,)."""
-        return np.array([pool.alone.value for pool in self.pools]) / batch_factor(self.problem)
+        return self.pools.figures(lambda pool: pool.alone.value) / batch_factor(self.problem)
 
     @shared_property
     def usd(self) -> Array:
         """Least USD/h of one machine, with the data that moves to it; shape (pools,)."""
-        offers = np.array([pool.usd_per_hour for pool in self.pools])
+        offers = self.pools.usd
         return offers + np.array(self.moving_usd) if self.moving_usd else offers
 
     @shared_property
@@ -165,42 +152,45 @@ class Market:
         nothing of the machines that must be used; shape (sums, pools).
         """
         carbon = [self.carbon] if self.problem.requirements.counts_carbon else []
-        machines = np.array([pool.machines for pool in self.pools])
+        machines = self.pools.figures(lambda pool: pool.machines)
         required = [rule.owns * -machines for rule in self.required_machines.rules]
         return np.vstack([*carbon, self.joint, *required])
 
     @shared_property
     def cap(self) -> Array:
         """Most machines of each pool; shape (pools,)."""
-        wish = self.problem.requirements
-        return np.array([float(min(pool.max_count, wish.max_workers)) for pool in self.pools])
+        most = self.problem.requirements.max_workers
+        return self.pools.figures(lambda pool: min(pool.max_count, most))
 
     @shared_property
     def places(self) -> tuple[str, ...]:
         """Places that have a pool, sorted."""
-        return tuple(sorted(set(self._place_names)))
+        return tuple(sorted(self.pools.places[1]))
 
     @shared_property
     def place_of(self) -> Indices:
         """Index into `places` of each pool; shape (pools,)."""
+        of, names = self.pools.places
         index = {place: i for i, place in enumerate(self.places)}
-        return np.array([index[name] for name in self._place_names], dtype=np.intp)
-
-    @shared_property
-    def _place_names(self) -> list[str]:
-        return [pool.place for pool in self.pools]
+        return np.array([index[name] for name in names], dtype=np.intp)[of]
 
     @shared_property
     def host_of(self) -> tuple[str, ...]:
         """Averaging class of each pool's host."""
-        return tuple(pool.host for pool in self.pools)
+        hosts = [kind.host for kind in self.pools.kinds]
+        return tuple(map(hosts.__getitem__, self.pools.kind_of.tolist()))
+
+    @shared_property
+    def _hosts(self) -> frozenset[str]:
+        return frozenset(kind.host for kind in self.pools.kinds)
 
     @shared_property
     def hosts_at(self) -> tuple[frozenset[str], ...]:
         """Averaging classes of the hosts of each place, in the order of `places`."""
         hosts_of: list[set[str]] = [set() for _ in self.places]
-        for place, host in zip(self.place_of.tolist(), self.host_of, strict=True):
-            hosts_of[place].add(host)
+        names = [*self._classes]
+        for place, number in {*zip(self.place_of.tolist(), self.class_of.tolist(), strict=True)}:
+            hosts_of[place].add(names[number])
         return tuple(frozenset(hosts) for hosts in hosts_of)
 
     @network_property
@@ -311,9 +301,7 @@ class Market:
     def _most_speed(self, usd_per_hour: float) -> float:
         """Return the largest speed that a price per hour pays for, erring high."""
         everywhere = self.best_sums.of(
-            np.arange(len(self.places)),
-            frozenset(self.host_of),
-            int(min(self.cap.sum(), MOST_WORKERS)),
+            np.arange(len(self.places)), self._hosts, int(min(self.cap.sum(), MOST_WORKERS))
         )
         rows = (self.weights[:, 0] > 0) & ~np.any(self.weights[:, 2:] > 0, axis=1)
         price, reached = self.weights[rows, 1], everywhere[rows].max(axis=1)
@@ -428,7 +416,7 @@ class Market:
 
     @shared_property
     def _buckets(self) -> Buckets:
-        return Buckets(self.pools, self.cap, self.problem.requirements.max_workers)
+        return Buckets(self.pools, self.cap, self.class_of, self.problem.requirements.max_workers)
 
     @shared_property
     def step_owners(self) -> Indices:
@@ -492,12 +480,12 @@ class Market:
     @shared_property
     def _classes(self) -> dict[str, int]:
         """Give each class of averaging time a number."""
-        return {host: number for number, host in enumerate(sorted(set(self.host_of)))}
+        return {host: number for number, host in enumerate(sorted(self._hosts))}
 
     @shared_property
     def class_of(self) -> Indices:
         """Return the number of each pool's class; shape (pools,)."""
-        return np.array([self._classes[host] for host in self.host_of], dtype=np.intp)
+        return self.pools.figures(lambda pool: self._classes[pool.host]).astype(np.intp)
 
     def family_places(self, hosts: frozenset[str]) -> tuple[int, ...]:
         """List the places with a pool whose host is of some classes, sorted."""
@@ -538,3 +526,29 @@ class Market:
     @shared_property
     def _host_masks(self) -> dict[frozenset[str], Mask]:
         return {}
+
+
+def _kind(pool: Pool, rows: Iterable[Quota]) -> tuple[object, ...]:
+    """Return all but place and price that tells a worker from others, with the quotas of machines
+    that count it.
+    """
+    offer = pool.offer
+    # How it reads its first pass decides what a store gives to all of them.
+    reads = pool.loader and (
+        pool.streamed,
+        pool.first(pool.alone.value),
+        pool.first(pool.shared.value),
+    )
+    return (
+        offer.gpu,
+        offer.gpu_count,
+        offer.market,
+        pool.machines,
+        pool.inner,
+        pool.host,
+        # The network between the machines of an island decides its speed.
+        pool.alone.value,
+        pool.shared.value,
+        reads,
+        tuple([row.counts(offer) for row in rows]),
+    )

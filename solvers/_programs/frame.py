@@ -84,7 +84,7 @@ class Frame:
     def places(self) -> tuple[str, ...]:
         """Places with machines that this exchange may use."""
         stay, wish = needs_place(self.problem.requirements.datasets), self.problem.requirements
-        places = sorted({pool.place for pool in self.problem.pools})
+        places = sorted(self.problem.pools.places[1])
         if wish.datasets and not wish.data_moves:
             places = [place for place in places if place in stay]
         if self.transport == "regional-stores":

@@ -335,7 +335,7 @@ def frames(problem: Problem) -> Iterator[Frame]:
     the transport depends on it. All places of a function or server together are one frame.
     """
     wish = problem.requirements
-    homes = sorted({pool.place for pool in problem.pools})
+    homes = sorted(problem.pools.places[1])
     for name, steps in problem.modes:
         chosen = traits(name)
         hubs: list[tuple[str | None, str | None]] = [(None, None)]
@@ -380,7 +380,7 @@ def _numbers_of_regions(problem: Problem, name: str) -> list[int | None]:
     wish = problem.requirements
     if traits(name).transport not in ("leaders", "region-hub", "region-gossip", "regional-stores"):
         return [None]
-    homes = {pool.place for pool in problem.pools}
+    homes = {*problem.pools.places[1]}
     most = min(len(homes), wish.max_regions, wish.max_workers)
     return list(range(max(2, wish.min_regions), most + 1))
 

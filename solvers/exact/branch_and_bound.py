@@ -541,34 +541,30 @@ def _offer_single_machines(market: Market, target: Target) -> None:
         "carbon": lambda: market.carbon,
     }
     exchange = exchange_for("none", 1, problem)
-    offers = np.array([pool.usd_per_hour for pool in market.pools])
-    # What an improvement needs only grows, and data that moves only adds to the price.
-    able = (market.alone >= target.min_speed) & (offers <= target.max_usd_per_hour)
+    usd, speed, limits = market.pools.usd, market.alone, tuple[float, ...]()
     order = np.lexsort((market.usd, orders[target.objective.name]()))
-    for i in order[able[order]].tolist():
-        pool = market.pools[i]
-        if not market.required_machines.allows_alone(i):
-            continue
-        if market.alone[i] >= target.min_speed and pool.usd_per_hour <= target.max_usd_per_hour:
-            if (
-                usd_per_million_samples(pool.usd_per_hour, float(market.alone[i])) / 1e6
-                > target.max_usd_per_sample
-            ):
-                continue
-            if market.carbon[i] > target.max_carbon_g_per_hour:
-                continue
-            target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
+    while True:
+        if limits != target.limits:
+            # What an improvement needs only grows, and data that moves only adds to the price.
+            limits = target.limits
+            able = (speed >= limits[0]) & (usd <= limits[1]) & (market.carbon <= limits[3])
+            order = order[able[order]]
+        if not len(order):
+            return
+        i, order = int(order[0]), order[1:]
+        per_sample = usd_per_million_samples(float(usd[i]), float(speed[i])) / 1e6
+        if per_sample <= limits[2] and market.required_machines.allows_alone(i):
+            target.offer(Placement(groups=groups_of([market.pools[i]], [1]), exchange=exchange))
 
 
 def _best_single_machine(market: Market, target: Target) -> float | None:
     """Return the best value of a single machine by its own figures; None if none may."""
+    usd, speed, carbon = market.pools.usd, market.alone, market.carbon
+    able = usd <= target.budget_usd_per_hour * (1 + TOLERANCE)
+    able &= speed >= target.floor_samples_per_second * (1 - TOLERANCE)
     values = [
-        target.objective.value_at(
-            float(market.alone[i]), pool.usd_per_hour, float(market.carbon[i]), pool.usd_per_hour
-        )
-        for i, pool in enumerate(market.pools)
+        target.objective.value_at(float(speed[i]), float(usd[i]), float(carbon[i]), float(usd[i]))
+        for i in able.nonzero()[0].tolist()
         if market.required_machines.allows_alone(i)
-        and pool.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
-        and market.alone[i] >= target.floor_samples_per_second * (1 - TOLERANCE)
     ]
     return target.objective.best(values)

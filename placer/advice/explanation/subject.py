@@ -363,7 +363,7 @@ def tempting(result: Result) -> Iterator[Subject]:
     markets = {group.market for group in placement.groups}
     if len(markets) == 1 and wish.market == "any":
         yield read_subject("spot" if markets == {"on_demand"} else "on-demand", problem)
-    count, places = len(placement.places), {pool.offer.place for pool in problem.pools}
+    count, places = len(placement.places), {*problem.pools.places[1]}
     if min(wish.max_regions, len(places)) > count and wish.max_workers > 1:
         yield regions_subject(count + 1)
 

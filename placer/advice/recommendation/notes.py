@@ -410,7 +410,7 @@ def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn
             "(assumed); beyond the critical batch more samples are needed: say --critical-batch N",
         )
     if wish.counts_carbon:
-        rented = {offer.place for offer in catalog.offers}
+        rented = catalog.rows_by_place
         regions = ((place, catalog.region(place)) for place in sorted(rented))
         unknown = [place for place, region in regions if region.grid_carbon_g_per_kwh is None]
         if unknown:

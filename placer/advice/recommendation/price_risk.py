@@ -145,13 +145,10 @@ def _on_demand(offer: VmOffer, catalog: Catalog) -> float | None:
 
 def _elsewhere(offer: VmOffer, catalog: Catalog) -> RegionPrice | None:
     """Return the cheapest other region of the provider that rents the same machine alike."""
-    kind = offer.provider, offer.instance_type, offer.gpu, offer.gpu_count, offer.market
-    prices = [
-        (other.usd_per_hour, other.place)
-        for other in catalog.offers
-        if (other.provider, other.instance_type, other.gpu, other.gpu_count, other.market) == kind
-        and other.place != offer.place
-    ]
+    fields = ("provider", "instance_type", "gpu", "gpu_count", "market")
+    rows = catalog.table.matching(**{name: getattr(offer, name) for name in fields}).tolist()
+    others = (catalog.offers[row] for row in rows)
+    prices = [(each.usd_per_hour, each.place) for each in others if each.place != offer.place]
     if not prices:
         return None
     usd_per_hour, place = min(prices)

@@ -269,14 +269,11 @@ def _better_equal_machines(result: Result, fitting: Fitting) -> tuple[Placement,
 
 def equal_machines(problem: Problem) -> Iterator[Placement]:
     """Yield every payable count of every kind of machine and market, at its cheapest place."""
-    cheapest: dict[tuple[str, str], Pool] = {}
-    for pool in problem.pools:
-        kind = (pool.name, pool.offer.market)
-        if kind not in cheapest or pool.usd_per_hour < cheapest[kind].usd_per_hour:
-            cheapest[kind] = pool
+    pools = problem.pools
+    cheapest = pools.cheapest(*pools.by_kind(lambda kind: (kind.name, kind.offer.market)))
     wish = problem.requirements
     budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
-    for pool in cheapest.values():
+    for pool in map(pools.__getitem__, cheapest.tolist()):
         for n, machines in _counts(pool, problem):
             usd = n * machines * pool.offer.usd_per_hour
             if usd <= budget and (n == 1 or ("all-reduce", 1) in problem.modes):
@@ -473,7 +470,7 @@ def _only_regions_pay(result: Result) -> bool:
         return False
     if wish.datasets or wish.data_store is not None or ("all-reduce", 1) not in problem.modes:
         return False
-    places = sorted({pool.place for pool in problem.pools})
+    places = sorted(problem.pools.places[1])
     prices = problem.network.prices(places, same_zone=wish.same_zone)
     return wish.max_regions > 1 and not prices.diagonal().any()
 

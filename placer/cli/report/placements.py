@@ -123,7 +123,7 @@ def proof_words(result: Result) -> str:
     asked, gap = result.problem, result.gap
     if result.older is not None:  # its bound is on prices of every age
         asked = replace(asked, requirements=replace(asked.requirements, oldest_price=None))
-    over = f"over {counted(len({id(pool.offer) for pool in asked.pools}), 'offer')}"
+    over = f"over {counted(asked.pools.offer_count, 'offer')}"
     took = "" if result.status.stopped else f" ({format_seconds(result.seconds)})"
     behind = f"; speeds {speed_basis(result.estimate.provenance if result.estimate else ())}"
     if result.status == "optimal" and gap is not None:

@@ -126,5 +126,5 @@ class LeastSteps:
     @cached_property
     def _fastest_machine(self) -> float:
         """Bytes/s of the fastest network that a machine of any place has."""
-        network, places = self.problem.network, {o.place for o in self.problem.catalog.offers}
+        network, places = self.problem.network, self.problem.catalog.rows_by_place
         return max(network.machine_bytes_per_s(place) for place in places)

@@ -68,7 +68,8 @@ def defended(
     rows, weights, factors = rows[dearer], weights[dearer], factors[dearer]
     changes: dict[str, Column | None] = {}
     if len(rows):
-        changes = dict.fromkeys(("source", "usd_per_hour_low", "usd_per_hour_high"))
+        # The column of sources stays as read: records say that and the rest, and are many.
+        changes = dict.fromkeys(("usd_per_hour_low", "usd_per_hour_high"))
         changes["usd_per_hour"] = usd.changed(rows, (usd.numbers[rows] * factors).tolist())
         changes["price_basis"] = table.column("price_basis").changed(rows, ["estimated"])
     # Under hivemind a worker is of a class of hosts that was measured.
@@ -113,9 +114,9 @@ def _on_demand_usd(catalog: Catalog) -> Array:
     if ON_DEMAND not in catalog.memo:
         table = catalog.table
         alike, first = table.groups(("instance_type", "gpu", "gpu_count", "provider", "region"))
-        sold = table.column("market").where("on_demand".__eq__)
-        sold &= table.column("price_basis").where(lambda basis: basis not in FREE)
-        usd = np.zeros(len(first))
+        paid = table.column("price_basis").where(lambda basis: basis not in FREE)
+        sold = table.matching(market="on_demand")
+        sold, usd = sold[paid[sold]], np.zeros(len(first))
         usd[alike[sold]] = table.column("usd_per_hour").numbers[sold]
         catalog.memo[ON_DEMAND] = usd[alike]
     known: Array = catalog.memo[ON_DEMAND]
@@ -209,12 +210,13 @@ def usual_share(provider: str, gpu: str, catalog: Catalog) -> Usual | None:
     key = provider, gpu
     if key not in memo:
         table, whole = catalog.table, _on_demand_usd(catalog)
-        usd, chosen = table.column("usd_per_hour").numbers, whole > 0
-        for name, value in (("provider", provider), ("gpu", gpu), ("market", "spot")):
-            chosen &= table.column(name).where(value.__eq__)
-        chosen &= table.column("price_basis").where(lambda basis: basis not in FREE) & (usd > 0)
-        chosen &= table.column("source").where(lambda source: GUESSED not in source)
-        rows = chosen.nonzero()[0]
+        rows, usd = (
+            table.matching(provider=provider, gpu=gpu, market="spot"),
+            table.column("usd_per_hour").numbers,
+        )
+        says = table.column("price_basis").where(lambda basis: basis not in FREE)
+        says &= table.column("source").where(lambda source: GUESSED not in source)
+        rows = rows[says[rows] & (usd[rows] > 0) & (whole[rows] > 0)]
         alike, first = table.groups(("region",), rows)
         logs = medians(alike, np.log(usd[rows] / whole[rows]), len(first))
         memo[key] = None

@@ -171,7 +171,7 @@ def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
 
 def _egress(catalog: Catalog) -> Iterator[Finding]:
     """Yield the pairs of places with machines without an egress price, by source."""
-    network, places = network_of(catalog), sorted({offer.place for offer in catalog.offers})
+    network, places = network_of(catalog), sorted(catalog.rows_by_place)
     for src in places:
         missing = []
         for dst in places:

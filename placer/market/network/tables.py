@@ -37,11 +37,13 @@ def streams_bytes_per_s(
     return least(streams * one, most(cap, one))
 
 
-def _card_bytes_per_s(catalog: Catalog, place: str) -> float:
-    """Return the network of the best machine of a place; infinite where an offer is silent."""
-    cards = [offer.network_gbps for offer in catalog.offers_at(place)]
-    known = [gbps for gbps in cards if gbps is not None]
-    return max(known) * GBPS if known and len(known) == len(cards) else math.inf
+def _cards_bytes_per_s(catalog: Catalog, places: Sequence[str]) -> Array:
+    """Return the network of the best machine of each place; infinite where an offer is silent."""
+    gbps = catalog.table.column("network_gbps").numbers
+    rows = (catalog.rows_by_place.get(place) for place in places)
+    # The largest of some with a NaN, which stands for silence, is NaN.
+    most = np.array([math.nan if at is None else gbps[at].max() for at in rows])
+    return np.where(np.isnan(most), math.inf, most * GBPS)
 
 
 class LinkGrid:
@@ -60,7 +62,7 @@ class LinkGrid:
         self._sites = own[:, None] | own
         self._speeds: dict[tuple[int, int], Array] = {}
         pairs = Pairs(regions, regions)
-        cards = np.array([_card_bytes_per_s(catalog, region.place) for region in regions])
+        cards = _cards_bytes_per_s(catalog, [region.place for region in regions])
         rows = [] if ends else self._rows(catalog)
         self.rtt_s: Array = pairs.rtt_s
         for at, row in rows:

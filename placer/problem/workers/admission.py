@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+import numpy as np
+
 from placer.market.carbon import NO_GRID, NO_POWER, carbon_unknown
 from placer.market.catalog import VmOffer
+from placer.market.network.link_model import Array
 from placer.market.words.own_places import own_places
 from placer.market.words.selection import asks_for
-from placer.problem.workers.speeds import WithSpeeds, island_kind
+from placer.problem.workers.speeds import ISLAND_FIELDS, WithSpeeds
 from placer.units import GIB
 from placer.workload.island import Refusal
 
@@ -24,27 +27,24 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
 
     def admitted_offers(self) -> Iterator[VmOffer]:
         """Yield admitted offers in the order of the book, whether or not a plan fits."""
-        plans = self.island_question is not None
-        places: dict[tuple[str, str, bool], bool] = {}
-        kinds: dict[tuple[object, ...], bool] = {}
-        for offer in self.catalog.offers:
-            where = offer.provider, offer.region, offer.price_basis == "owned"
-            if where not in places:
-                places[where] = self._place_admitted(offer)
-            if not places[where]:
-                continue
-            kind = (
-                offer.gpu,
-                offer.gpu_count,
-                offer.market,
-                offer.memory_gib,
-                offer.as_of,
-                island_kind(offer) if plans else None,
-            )  # all that `offer_problems` looks at
-            if kind not in kinds:
-                kinds[kind] = not any(self._unwanted(offer)) and not any(self._unfit(offer))
-            if kinds[kind]:
-                yield offer
+        return map(self.catalog.offers.__getitem__, self.admitted_rows().tolist())
+
+    def admitted_rows(self) -> Array:
+        """Return the rows of admitted offers in the order of the book, whether or not a plan fits;
+        shape (rows,). Of offers that no reason to refuse one tells apart, one is looked at.
+        """
+        table, wish = self.catalog.table, self.requirements
+        place, first = table.groups(("provider", "region", "price_basis"))
+        admitted = [self._place_admitted(table[row]) for row in first.tolist()]
+        rows = np.array(admitted, dtype=bool)[place].nonzero()[0]
+        dated = () if wish.oldest_price is None else ("as_of",)
+        planned = () if self.island_question is None else ISLAND_FIELDS
+        names = ("gpu", "gpu_count", "market", "memory_gib", *dated, *planned)
+        kind, first = table.groups(names, rows)  # all that `offer_problems` looks at
+        offers = [table[row] for row in rows[first].tolist()]
+        usable = [not any(self._unwanted(o)) and not any(self._unfit(o)) for o in offers]
+        chosen: Array = rows[np.array(usable, dtype=bool)[kind]]
+        return chosen
 
     def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
         """Return why an offer may not be used, as (code, message); empty if it may."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from placer.market.catalog import OLD_TRANSPORT, VmOffer
@@ -36,17 +37,17 @@ class KnownIslands(NamedTuple):
     bounds: dict[object, Bounds]
 
 
-def island_kind(offer: VmOffer) -> tuple[object, ...]:
-    """Return all of an offer that its islands depend on."""
-    return (
-        offer.gpu,
-        offer.gpu_count,
-        offer.network_gbps,
-        offer.fabric,
-        offer.max_island_machines,
-        offer.memory_gib,
-        offer.nvlink_gb_per_s,
-    )
+ISLAND_FIELDS = (
+    "gpu",
+    "gpu_count",
+    "network_gbps",
+    "fabric",
+    "max_island_machines",
+    "memory_gib",
+    "nvlink_gb_per_s",
+)
+"""All of an offer that its islands depend on."""
+island_kind: Callable[[VmOffer], tuple[Any, ...]] = attrgetter(*ISLAND_FIELDS)
 
 
 def _at_most(rate: Rate, most: float) -> Rate:

@@ -43,9 +43,9 @@ def unbeatable_value(market: Market, target: Target) -> float:
     if name == "throughput":
         return _most_speed(market, speed, target.budget_usd_per_hour)
     if name == "cost":
-        return _least_sum(market, speed, _offers(market), target.floor_samples_per_second)
+        return _least_sum(market, speed, market.pools.usd, target.floor_samples_per_second)
     if target.objective.by_sample:
-        usd = float((_offers(market) / speed).min())
+        usd = float((market.pools.usd / speed).min())
         read = SECONDS_PER_HOUR * counted * min(market.data_usd)
         return target.objective.value_at(1.0, usd + read, None)
     return _least_sum(market, speed, market.carbon, target.floor_samples_per_second)
@@ -60,7 +60,7 @@ def least_multiplier(problem: Problem) -> float:
 
 def _most_speed(market: Market, speed: Array, budget_usd: float) -> float:
     """Return the most samples/s that a budget pays for, by the tightest price."""
-    usd = _offers(market)
+    usd = market.pools.usd
     if budget_usd == math.inf:
         return float(_worth(market, speed, usd, np.zeros(1))[0])
     prices = _prices(speed, usd)
@@ -96,10 +96,6 @@ def _prices(speed: Array, usd: Array) -> Array:
     """Return prices of a dollar from nothing to what the best machine makes of one."""
     best = float((speed / np.maximum(usd, LEAST_USD)).max(initial=0.0))
     return np.concatenate([[0.0], best * np.geomspace(1e-3, 1.0, PRICES)])
-
-
-def _offers(market: Market) -> Array:
-    return np.array([pool.usd_per_hour for pool in market.pools])
 
 
 BISECTIONS = 16

@@ -473,7 +473,7 @@ class Relaxation:
     def _lanes(self) -> Indices:
         """Machines of the largest worker of each place that send side by side; shape (places,)."""
         most = np.ones(len(self.market.places), dtype=np.intp)
-        machines = np.array([pool.machines for pool in self.market.pools], dtype=np.intp)
+        machines = self.market.pools.figures(lambda pool: pool.machines).astype(np.intp)
         np.maximum.at(most, self.market.place_of, machines)
         return np.minimum(most, self.problem.lanes)
 
