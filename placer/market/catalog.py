@@ -432,20 +432,24 @@ class Catalog:
         return next(row for row in rows if self.offers[row] is offer)
 
     @cached_property
-    def _offers_by_kind(self) -> dict[str, dict[tuple[str, str, int, str], VmOffer]]:
+    def _rows_by_kind(self) -> dict[str, dict[tuple[Any, ...], int]]:
         return {}
 
     def offer(
         self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str
     ) -> VmOffer | None:
         """Return the first offer of a kind of machine in the book; None if there is none."""
-        kinds = self._offers_by_kind.get(place)
+        kinds = self._rows_by_kind.get(place)
         if kinds is None:
-            kinds = self._offers_by_kind[place] = {
-                (offer.instance_type, offer.gpu, offer.gpu_count, offer.market): offer
-                for offer in reversed(self.offers_at(place))
-            }
-        return kinds.get((instance_type, gpu, gpu_count, market))
+            if place not in self.rows_by_place:
+                return None
+            rows = self.rows_by_place[place][::-1]  # of equal ones the first stays
+            columns = map(self.table.column, ("instance_type", "gpu", "gpu_count", "market"))
+            cells = [map(each.values.__getitem__, each.array[rows].tolist()) for each in columns]
+            kinds = dict(zip(zip(*cells, strict=True), rows.tolist(), strict=True))
+            self._rows_by_kind[place] = kinds
+        row = kinds.get((instance_type, gpu, gpu_count, market))
+        return None if row is None else self.offers[row]
 
     def region(self, place: str) -> Region:
         """Find a place; PlacerError names the nearest one."""

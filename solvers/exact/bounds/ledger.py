@@ -86,7 +86,10 @@ def _worth(market: Market, speed: Array, usd: Array, prices: Array) -> Array:
     """Return the largest sum of v - price x c over as many machines as may run; shape (prices,)."""
     most = market.problem.requirements.max_workers
     left = np.maximum(0.0, speed - prices[:, None] * usd)
-    order = np.argsort(-left, axis=1, kind="stable")
+    last = min(most, left.shape[1]) - 1  # every pool has a machine, so that no more are needed
+    best = np.argpartition(-left, last, axis=1)[:, : last + 1]
+    order = np.argsort(-np.take_along_axis(left, best, axis=1), axis=1)
+    order = np.take_along_axis(best, order, axis=1)
     taken = np.minimum(np.cumsum(market.cap[order], axis=1), most)
     counts = np.diff(taken, axis=1, prepend=0.0)
     return (np.take_along_axis(left, order, axis=1) * counts).sum(axis=1)
