@@ -9,6 +9,7 @@ import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import pairwise
 from operator import eq
 from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
@@ -46,6 +47,13 @@ class Column(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         known = [math.nan if value is None else value for value in self.values]
         return np.array(known, dtype=np.float64)[self.array]
+
+    def at(self, rows: Any) -> Column:
+        """Return the column of other rows, each with the value of one of these."""
+        import numpy as np
+
+        codes = self.array[np.asarray(rows)]
+        return Column(self.values, codes)
 
     def changed(self, rows: Any, cells: Sequence[Any]) -> Column:
         """Return the column with other cells in some rows, or with one in all of these; a value may
@@ -282,7 +290,8 @@ def members(of: Any, count: int) -> list[Any]:
     import numpy as np
 
     order = np.argsort(of.astype(np.min_scalar_type(count)), kind="stable")  # small types are fast
-    return np.split(order, np.cumsum(np.bincount(of, minlength=count))[:-1])
+    ends = [0, *np.cumsum(np.bincount(of, minlength=count)).tolist()]
+    return [order[begin:end] for begin, end in pairwise(ends)]
 
 
 def medians(of: Any, values: Any, count: int) -> Any:

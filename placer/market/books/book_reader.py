@@ -14,7 +14,7 @@ import msgspec
 
 from placer.errors import PlacerError
 from placer.market.books.cache import read_compiled, write_compiled
-from placer.market.books.csv_rows import KEYS, header_of, read_numbered_rows
+from placer.market.books.csv_rows import KEYS, header_of, read_columns, read_numbered_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.market.books.layers import (
     BOOK_FILES,
@@ -28,6 +28,7 @@ from placer.market.books.layers import (
 from placer.market.capacity_table import CapacityRow, class_rows
 from placer.market.catalog import FREE, TABLES, Catalog, VmOffer
 from placer.market.checks.agreement import Located, check_book
+from placer.market.table import Column, Table
 
 COLUMNS = ("network_gbps", "fabric", "max_island_machines", "local_disk_gb")
 """Columns of offers.csv that networks.csv fills in."""
@@ -149,6 +150,9 @@ def connected(
     return result
 
 
+OFFERS = "offers.csv"
+RANGES = ("usd_per_hour_low", "usd_per_hour_high", "interruption_low", "interruption_high")
+"""Columns of offers.csv whose values must agree with each other."""
 CONTRACT = "discounts.csv"
 NETWORKS = "networks.csv"
 KINDS: dict[str, Callable[..., Any]] = {
@@ -209,12 +213,16 @@ def devices() -> Layer:
     return Layer(name="devices", files={"gpus.csv": LayerFile(path=path, data=path.read_bytes())})
 
 
-def located_rows(layers: Sequence[Layer]) -> dict[str, list[Located]]:
-    """Lay rows of layers over each other, with where each stands; PlacerError for a wrong cell."""
+def located_rows(layers: Sequence[Layer], without: str = "") -> dict[str, list[Located]]:
+    """Lay rows of layers over each other, with where each stands; PlacerError for a wrong cell.
+    ``without``: a file that is not read.
+    """
     rows: dict[str, Rows] = {file: {} for file in BOOK_FILES}
     unsaid: dict[tuple[Any, ...], list[str]] = {}
     for number, layer in enumerate(layers):
         for file, content in layer.files.items():
+            if file == without:
+                continue
             if file in RULES:
                 rows[file][number,] = _parsed(file, content)
                 continue
@@ -235,7 +243,11 @@ def located_rows(layers: Sequence[Layer]) -> dict[str, list[Located]]:
 
 
 def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
-    located = located_rows(stack)
+    whole = _offers_by_column(stack)
+    located: dict[str, list[Located]] = located_rows(stack, without=OFFERS if whole else "")
+    tables: dict[str, Any] = {t: [row for _, row in located[f"{t}.csv"]] for t in TABLES}
+    if whole is not None:
+        tables["offers"], located[OFFERS] = whole
     for file in REQUIRED_FILES:
         if not located[file]:
             raise PlacerError(
@@ -243,11 +255,39 @@ def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
                 f"lay it over a whole book: --catalog default --catalog {stack[-1].name}; "
                 f"catalogs/columns.csv lists the columns of {file}",
             )
-    tables = {table: [row for _, row in located[f"{table}.csv"]] for table in TABLES}
     tables["capacity"] = _with_classes(tables["capacity"])
     catalog = Catalog.of_tables(name, digest, tables)
     check_book(located, catalog.regions, catalog.gpus)
     return catalog
+
+
+def _offers_by_column(stack: Sequence[Layer]) -> tuple[Table[VmOffer], list[Located]] | None:
+    """Read the offers of a book that is alone with them, and return those that may be wrong with
+    where they stand; None for a stack whose rows other layers or lines change, and for a file with
+    a wrong row.
+    """
+    files = [layer.files[OFFERS] for layer in stack if OFFERS in layer.files]
+    if len(files) != 1 or any(file in layer.files for layer in stack for file in RULES):
+        return None
+    import numpy as np  # only where a book is compiled
+
+    read = read_columns(files[0].path, OFFERS, files[0].data)
+    if read is None or not len(read[1]):
+        return None
+    columns, lines = read
+    fields = VmOffer.__struct_fields__
+    defaults = zip(reversed(fields), reversed(VmOffer.__struct_defaults__), strict=False)
+    only = memoryview(bytes(len(lines)))  # which of its values each row of such a column has
+    every = {name: Column([value], only) for name, value in defaults} | columns
+    table = Table.of_columns(VmOffer, {name: every[name] for name in fields})
+    if len(table.groups(KEYS[OFFERS]).first) < len(table):
+        return None
+    known = [table.column(name).where(lambda value: value is not None) for name in RANGES]
+    odd = np.logical_or.reduce([table.column("usd_per_hour").numbers == 0, *known])
+    for names in (("provider", "region"), ("gpu",)):
+        odd[table.groups(names).first] = True
+    rows = odd.nonzero()[0].tolist()
+    return table, [(f"{files[0].path}:{lines[row]}", table[row]) for row in rows]
 
 
 def _with_classes(rows: Sequence[CapacityRow]) -> list[CapacityRow]:

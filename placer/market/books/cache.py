@@ -113,7 +113,8 @@ def _columns(rows: Sequence[Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return every column as its values and the number of each row's: a fifth of the bytes."""
     table = Table.of(kind, rows)
     columns = {name: table.column(name) for name in kind.__struct_fields__}
-    return {name: (each.values, bytes(each.codes)) for name, each in columns.items()}
+    types = {name: code_type(len(each.values)) for name, each in columns.items()}
+    return {n: (each.values, each.array.astype(types[n]).tobytes()) for n, each in columns.items()}
 
 
 def _rows(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> Sequence[Any]:

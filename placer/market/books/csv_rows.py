@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import math
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.market.books.folders import shipped_catalogs
+from placer.market.table import Column
 from placer.units import parse_date
 
 Row = TypeVar("Row")
@@ -144,6 +147,34 @@ def read_numbered_rows(
         yield number, row
 
 
+AT_ONCE = 256
+"""Lines of which the cells are put into columns at once: while they are in the cache."""
+
+
+def read_columns(path: Path, file: str, data: bytes) -> tuple[dict[str, Column], array[int]] | None:
+    """Read one CSV file as `read_numbered_rows`, by column, with the number of each line; None
+    where something is wrong: that function says what. Keys may repeat.
+    """
+    columns, texts = file_columns(file), [_Numbered() for _ in range(len(header_of(data)))]
+    codes, numbers = [array("I") for _ in texts], array("I")
+    try:
+        lines = csv_lines(path, data)
+        _, header = next(lines)
+        while some := [*islice(lines, AT_ONCE)]:
+            rows = [cells for _, cells in some if cells]
+            numbers.extend([number for number, cells in some if cells])
+            for known, each, cells in zip(texts, codes, zip(*rows, strict=True), strict=True):
+                each.extend(map(known.__getitem__, cells))
+        built = {
+            name: Column.of(map(columns[name], known)).at(each)
+            for name, known, each in zip(header, texts, codes, strict=True)
+        }
+    except (PlacerError, ValueError, KeyError, StopIteration):
+        return None
+    whole = len(built) == len(header) and columns.keys() - optional_columns(file) <= built.keys()
+    return (built, numbers) if whole else None
+
+
 def _wrong_cell(
     header: list[str], parsed: list[_Parsed], cells: list[str], where: str
 ) -> PlacerError:
@@ -165,6 +196,14 @@ class _Parsed(dict[str, Any]):
     def __missing__(self, cell: str) -> Any:
         value = self[cell] = self._parse(cell)
         return value
+
+
+class _Numbered(dict[str, int]):
+    """The number of each text of a column."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self)
+        return number
 
 
 @lru_cache(maxsize=16)
