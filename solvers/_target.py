@@ -53,6 +53,7 @@ class Target:
     gap: float
     deadline: float
     node_limit: int | None = None
+    pause_nodes: int | None = None
     on_better: Callable[[float], None] | None = None
     on_bound: Callable[[float | None], None] | None = None
     best: Placement | None = None
@@ -160,8 +161,9 @@ class Target:
     def tick(self) -> None:
         """Count one node of a search; raises OutOfTimeError when all are used up."""
         self.ticks += 1
-        if self.node_limit is not None and self.ticks > self.node_limit:
-            raise OutOfTimeError(Reason.NODES)
+        for most in (self.node_limit, self.pause_nodes):
+            if most is not None and self.ticks > most:
+                raise OutOfTimeError(Reason.NODES)
         if self.ticks % 64 == 0:
             self.check_time()
 

@@ -35,12 +35,14 @@ class SolveOptions(Struct, frozen=True, kw_only=True):
     ``cancel`` ends the search when it is set. ``on_bound`` hears None where a search begins, then a
     few times a second the best bound on the whole question, from solvers that prove one on the way.
     With a ``proof`` that is not full `exact` answers with a draft; a tighter limit may find better.
+    After ``pause_nodes`` `exact` stops as if its time were up, with what it has found.
     """
 
     gap: float = 0.001
     proof: ProofWish = "full"
     time_limit_s: float = 30.0
     node_limit: int | None = None
+    pause_nodes: int | None = None
     seed: int = 0
     start: Placement | None = None
     hint: Placement | None = None

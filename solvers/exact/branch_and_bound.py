@@ -93,8 +93,9 @@ VARIED = frozenset(
     }
 )
 """Wishes in which the questions of one `Prepared` may differ."""
-EXCLUDING_NODES = 10
-"""Nodes in which a side question is closed without a draft, or asked anew with one."""
+EXCLUDING_NODES = 30
+"""Nodes in which a question with a value to beat is closed without a draft, or asked anew with one.
+"""
 DRAFT_SHARE = 0.5
 """Share of the time that is left for a draft: bounds need the rest."""
 TIE_NODES = 1_000
@@ -133,6 +134,7 @@ class Prepared:
             first=options.first,
             beat=options.beat,
         )
+        target.pause_nodes = options.pause_nodes
         ledger, self._stopped, self._begun = Ledger(target), None, []
         self._hopeless = False
         finished = self._offer_starts(target, options) and self._search(
@@ -302,10 +304,10 @@ class Prepared:
         """Return whether a few nodes prove that nothing beats a value that is known without a
         placement.
 
-        Most values of side questions are beaten by nothing. A draft of such a question costs more
-        than its proof, so it is made where these nodes find something or do not end.
+        Most such values are beaten by nothing. A draft costs more than that proof, so it is made
+        where these nodes find something or do not end.
         """
-        if target.beat is None or target.best is not None or not target.short:
+        if target.beat is None or target.best is not None:
             return False
         nodes = min(EXCLUDING_NODES, target.node_limit or EXCLUDING_NODES)
         trial = replace(target.deaf, first=True, node_limit=nodes)
@@ -356,7 +358,7 @@ class Prepared:
             second.budget_usd_per_hour = limit
         second.best, second.best_key, second.candidates = None, (math.inf, math.inf), 0
         # A stopped second search leaves the answer optimal: only the tie stays undecided.
-        second.ticks, second.node_limit = 0, TIE_NODES
+        second.ticks, second.node_limit, second.pause_nodes = 0, TIE_NODES, None
         second.offer(best)
         self._search(second, Ledger(second))
         return second.best or best, second

@@ -37,12 +37,12 @@ MIXING = 0.02
 """Relative gain of unlike machines from which it is worth a word."""
 ANY_SHARE = 0.25
 """Share of the time for the question about any machines."""
-ANY_GAP = 0.3
-"""Gap at which the question about any machines ends where two regions are the least: its bound may
-rule out what each kind would have to prove by itself.
-"""
 ONE_REGION_SHARE = 0.4
 """Share of the time that is left then for the question about one region."""
+PAUSE_NODES = 100
+"""Nodes after which a kind waits until every other has been asked about once: what one of these
+finds may close it.
+"""
 
 
 def best_of_kinds(
@@ -56,7 +56,7 @@ def best_of_kinds(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
-        look = _first_look(problem, options)
+        look = _first_look(options)
         wish = replace(problem.requirements, uniform=False)
         unlike_too = replace(problem, requirements=wish)
         drafts = look.proof != options.proof
@@ -79,7 +79,7 @@ def best_of_kinds(
         return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
 
 
-def _first_look(problem: Problem, options: SolveOptions) -> SolveOptions:
+def _first_look(options: SolveOptions) -> SolveOptions:
     """Return how the question about any machines is asked: for what is good together, while its
     proof would take most of the time. A certificate speaks of all machines, though, and a short
     search has few nodes for each question.
@@ -88,8 +88,6 @@ def _first_look(problem: Problem, options: SolveOptions) -> SolveOptions:
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
     if options.proof != "full" or options.node_limit is not None or options.certificate:
         return asked
-    if problem.requirements.min_regions > 1:
-        return replace(asked, gap=max(options.gap, ANY_GAP))
     return replace(asked, proof="quick")
 
 
@@ -97,9 +95,7 @@ def _is_open(found: Result, options: SolveOptions, asked: SolveOptions) -> bool:
     """Tell whether a kind may hold something better than machines that are alike by chance."""
     if found.status is Status.TIME_LIMIT:
         return options.node_limit is None
-    if found.status is Status.INFEASIBLE:  # nothing is better than `beat` by the wide gap
-        return options.beat is not None and asked.gap > options.gap
-    return (asked.gap, asked.proof) != (options.gap, options.proof)
+    return found.status is not Status.INFEASIBLE and asked.proof != options.proof
 
 
 def _compared(found: Result, whole: Result) -> Result:
@@ -208,6 +204,8 @@ class _KindSearch(PartSearch):
 
     def begin(self) -> None:
         kinds = _kinds(self.problem)
+        if len(kinds) > 1 and self.options.node_limit is None:
+            self.pause_nodes = PAUSE_NODES
         for number, device in enumerate(dict.fromkeys([*self.first, *kinds])):
             kind = kinds[device]
             wish = replace(self.problem.requirements, gpus=(device,), uniform=False)

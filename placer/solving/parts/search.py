@@ -73,6 +73,7 @@ class PartSearch:
         self.left: list[Part] = []
         self.known: float | None = None
         self.share = FIRST_SHARE
+        self.pause_nodes: int | None = None
         self.stopped: Status | None = None
         self.asked = self.candidates = self.nodes = self.pushed = 0
         self.modes: dict[tuple[str, int], list[ModeProof]] = {}
@@ -187,7 +188,14 @@ class PartSearch:
         """Return an answer about a part, and its bound; infeasible: nothing is better."""
         seconds = self.share * max(0.0, self.allowed.seconds_left)
         best = self.objective.best([v for v in (self.known, self.options.beat) if v is not None])
-        own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None, beat=best)
+        own = replace(
+            self.options.deaf,
+            time_limit_s=seconds,
+            pause_nodes=self.pause_nodes,
+            start=None,
+            hint=None,
+            beat=best,
+        )
         answer = self.ask(asked, own)
         self.count(answer)
         if answer.interrupted or answer.status is Status.MEMORY_LIMIT:
@@ -251,6 +259,7 @@ class PartSearch:
         if self.share >= 1 or self.options.node_limit is not None or self.spent:
             return False
         again = [part for part in self.left if part.again]
+        self.pause_nodes = None
         self.share = min(1.0, max(2 * self.share, 2 / max(1, len(again))))
         self.left = [part for part in self.left if not part.again]
         for part in again:
