@@ -71,14 +71,20 @@ class Partners:
         """Return the mean of the least figures of each place; shape (cases, places)."""
         return self.total[:, partners].T / partners[:, None]
 
-    def means_above(self, place: int, least: Array, scale: Array, partners: Indices) -> Array:
-        """Return the mean of a place's least max(least, scale x figure); shape (cases, groups)."""
+    def means_above(self, places: Indices, least: Array, scale: Array, partners: Indices) -> Array:
+        """Return the mean of each place's least max(least, scale x figure); shape (cases, places).
+
+        ``places`` may repeat; ``least`` has the shape of the answer, ``scale`` and ``partners`` are
+        those of each case.
+        """
         with np.errstate(divide="ignore"):
-            below = np.searchsorted(self.ranked[place], least / scale[:, None])
-        below = np.minimum(below, partners[:, None])
-        sums = self.total[place]
+            enough = (least / scale[:, None])[..., None]
+        below = np.minimum((self.ranked[places] < enough).sum(axis=2), partners[:, None])
+        sums = self.total[places]
         with np.errstate(invalid="ignore"):
-            above = scale[:, None] * (sums[partners][:, None] - sums[below])
+            above = scale[:, None] * (
+                sums[:, partners].T - np.take_along_axis(sums.T, below, axis=0)
+            )
         above = np.where(below == partners[:, None], 0.0, above)
         return (below * least + above) / partners[:, None]
 

@@ -250,14 +250,7 @@ class GossipRoot:
         """Return what a samples/s of each site group counts at most; shape (cases, site groups)."""
         site_groups, samples = self.site_groups, float(self.mode.samples)
         own = 1 + site_groups.averaging_s * speed[:, None] * self.mode.local_steps / samples
-        built = np.empty((len(speed), len(site_groups.place)))
-        for first, end in zip(
-            self.pricing.starts, [*self.pricing.starts[1:], len(site_groups.place)], strict=True
-        ):
-            built[:, first:end] = self.near.means_above(
-                int(site_groups.place[first]), own[:, first:end], speed / samples, partners
-            )
-        return 1 / built
+        return 1 / self.near.means_above(site_groups.place, own, speed / samples, partners)
 
     def usd(self, partners: Indices) -> Array:
         """Return the least egress of each site group in USD/h; shape (cases, site groups)."""
