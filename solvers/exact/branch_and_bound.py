@@ -332,13 +332,19 @@ class Prepared:
         """Make a first incumbent if some search needs one, and return which searches cannot improve
         it, by identity; where nodes are few, only those before the first that needs one.
         """
-        if self._excluded(target, searches):
-            return {id(search) for search in searches}
+        every = {id(search) for search in searches}
+        if target.short and self._excluded(target, searches):
+            return every
         some = next((k for k, search in enumerate(searches) if search.may_improve()), None)
         if some is None:
-            return {id(search) for search in searches}
-        _offer_draft(target, opening, searches[some:])
-        closed, left = {id(search) for search in searches[:some]}, searches[some:]
+            return every
+        left = searches[some:]
+        if target.beat is not None and not target.short:
+            left = [search for search in left if search.may_improve()]
+            if self._excluded(target, left):
+                return every
+        _offer_draft(target, opening, left)
+        closed = every - {id(search) for search in left}
         if target.short:  # the schedule asks the others when it comes to them
             return closed
         return closed | {id(search) for search in left if not search.may_improve()}
