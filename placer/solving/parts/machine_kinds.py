@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
@@ -21,11 +21,13 @@ from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.least_steps import LeastSteps
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
+from placer.market.table import members
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.workers.pool import Pool
+from placer.problem.workers.pools import Pools
 from placer.problem.workers.worker_sizes import ROUNDING, Ladder
 from placer.records import replace
 from placer.solving import allowance
@@ -122,7 +124,7 @@ class _Kind(Struct, frozen=True):
     averaging and machines of a worker.
     """
 
-    pools: tuple[Pool, ...]
+    pools: Pools
     alone: float
     shared: float
     usd: float
@@ -130,17 +132,17 @@ class _Kind(Struct, frozen=True):
     ways: tuple[tuple[str, int], ...]
 
     @staticmethod
-    def of(pools: Iterable[Pool]) -> _Kind:
+    def of(pools: Pools) -> _Kind:
         """Gather the best of some alike workers."""
-        each = tuple(pools)
-        alone, shared = (max(getattr(p, name).value for p in each) for name in ("alone", "shared"))
+        speed = pools.figures(lambda pool: max(pool.alone.value, pool.shared.value))
+        counts = pools.figures(lambda pool: pool.max_count).astype(int)
         return _Kind(
-            each,
-            alone,
-            shared,
-            min(p.usd_per_hour / max(p.alone.value, p.shared.value) for p in each),
-            Ladder.of((pool.usd_per_hour, pool.max_count) for pool in each),
-            tuple(sorted({(pool.host, pool.machines) for pool in each})),
+            pools,
+            max(kind.alone.value for kind in pools.kinds),
+            max(kind.shared.value for kind in pools.kinds),
+            float((pools.usd / speed).min()),
+            Ladder.of(zip(pools.usd.tolist(), counts.tolist(), strict=True)),
+            tuple(sorted({(kind.host, kind.machines) for kind in pools.kinds})),
         )
 
 
@@ -154,10 +156,10 @@ def _kinds(problem: Problem) -> dict[str, _Kind]:
     """
 
     def divided() -> tuple[object, dict[str, _Kind]]:
-        pools: dict[str, list[Pool]] = {}
-        for pool in problem.pools:
-            pools.setdefault(_device(pool.offer), []).append(pool)
-        return problem.pools, {device: _Kind.of(alike) for device, alike in pools.items()}
+        pools = problem.pools
+        rows = members(*pools.by_kind(lambda pool: _device(pool.offer)))
+        alike = map(pools.at, sorted(rows, key=lambda own: own[0]))  # in the order of the book
+        return pools, {_device(own.kinds[0].offer): _Kind.of(own) for own in alike}
 
     kept: Recent[tuple[object, dict[str, _Kind]]] = problem.catalog.memo.setdefault(
         "kinds of machines", Recent(KEPT_KINDS)
