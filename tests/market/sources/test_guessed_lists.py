@@ -328,6 +328,9 @@ def test_prices_that_hardly_grow_are_of_one_gpu(tmp_path: Path) -> None:
     assert by_gpu["8xL4", "berlin", "on_demand"]["usd_per_hour"] == pytest.approx(5.6)
     by_machine = offers(read(tmp_path, text.format("6.2")))
     assert by_machine["8xL4", "berlin", "on_demand"]["usd_per_hour"] == 6.2
+    of_two = text.replace("L4,1,Berlin,0.8", "L4,2,Berlin,1.6").format("6.2")
+    by_two = offers(read(tmp_path, of_two))
+    assert by_two["2xL4", "berlin", "on_demand"]["usd_per_hour"] == 1.6
     with pytest.raises(PlacerError, match="of one GPU or of a whole machine"):
         read(tmp_path, text.format("2.5"))
 
