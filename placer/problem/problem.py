@@ -22,6 +22,7 @@ from placer.market.catalog import (
 )
 from placer.market.network.graph import largest_cards
 from placer.market.scaled_market import ONE_ROW, REPRICED, RowChange
+from placer.market.table import Table
 from placer.problem.kept_answers import Recent
 from placer.problem.question import KEPT_POOLS, PARTS
 from placer.problem.requirements import LATER_FIELDS, Narrowed, Requirements
@@ -47,6 +48,13 @@ mean the same as ever.
 def _most_machines(offer: VmOffer, question: IslandQuestion) -> int:
     """Return how many machines of an offer a worker may have, however many there are."""
     return question.limits(offer)[1] if offer.network_gbps and offer.fabric else 1
+
+
+def _unwritten(offers: object) -> list[object]:
+    """Leave the offers of a catalog to who chooses some of them."""
+    if not isinstance(offers, Table):
+        raise NotImplementedError(f"{type(offers).__name__} is no part of a document")
+    return []
 
 
 WORKER_FIELDS = (*ISLAND_FIELDS, "market", "price_basis", "available")
@@ -273,8 +281,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
     def to_dict(self) -> dict[str, Any]:
         """Return everything that the answer depends on, ready for JSON."""
         built = msgspec.to_builtins(
-            {name: getattr(self, name) for name in PARTS if name != "profile"},
-            enc_hook=lambda _: [],  # offers, of which some are written below
+            {name: getattr(self, name) for name in PARTS if name != "profile"}, enc_hook=_unwritten
         )
         built = {"profile": profile_document(self.profile, measurements=False), **built}
         for name in LATER_FIELDS:

@@ -84,7 +84,9 @@ def defended(
 
     def changed(at: int, offer: VmOffer) -> VmOffer:
         offer = _planned(offer, *planned[at]) if at in planned else offer
-        return offer if measured else _networked(offer)
+        gbps = offer.network_gbps if network is None else network.values[network.codes[at]]
+        same = gbps == offer.network_gbps
+        return offer if same else msgspec.structs.replace(offer, network_gbps=gbps)
 
     offers = table.changed(changes, changed)
     # Links follow from the networks of machines, so that other ones have other links.
@@ -152,13 +154,6 @@ def _networks(table: Table[VmOffer]) -> Column | None:
     rows, providers = silent.nonzero()[0], table.column("provider")
     gbps = [DOCUMENTED_GBPS.get(name, UNPROMISED_GBPS) for name in providers.values]
     return network.changed(rows, [gbps[at] for at in providers.array[rows]]) if len(rows) else None
-
-
-def _networked(offer: VmOffer) -> VmOffer:
-    if offer.network_gbps is not None or offer.price_basis == "owned":
-        return offer
-    gbps = DOCUMENTED_GBPS.get(offer.provider, UNPROMISED_GBPS)
-    return msgspec.structs.replace(offer, network_gbps=gbps)
 
 
 FAR = 3.5
