@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import dropwhile
 
 import numpy as np
 
@@ -335,12 +336,11 @@ class Prepared:
         every = {id(search) for search in searches}
         if target.short and self._excluded(target, searches):
             return every
-        some = next((k for k, search in enumerate(searches) if search.may_improve()), None)
-        if some is None:
+        left = [*dropwhile(lambda search: not search.may_improve(), searches)]
+        if not left:
             return every
-        left = searches[some:]
         if target.beat is not None and not target.short:
-            left = [search for search in left if search.may_improve()]
+            left = [left[0], *(search for search in left[1:] if search.may_improve())]
             if self._excluded(target, left):
                 return every
         _offer_draft(target, opening, left)
