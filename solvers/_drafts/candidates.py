@@ -87,7 +87,7 @@ class CandidateRounds:
     @cached_property
     def _classes(self) -> list[str]:
         """Classes of averaging time, fastest first."""
-        hosts = sorted(set(self.market.host_of))
+        hosts = sorted(self.market.hosts)
         return sorted(hosts, key=lambda host: self._average_s(host, TYPICAL_WORKERS))
 
     @cached_property

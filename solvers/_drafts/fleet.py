@@ -52,13 +52,10 @@ class Stock:
         market = judge.market
         self.judge, self.market = judge, market
         self.rounds = CandidateRounds(market)
-        buckets = {
-            name: at for at, name in enumerate(dict.fromkeys(p.bucket for p in market.pools))
-        }
-        self.bucket = np.array([buckets[pool.bucket] for pool in market.pools], dtype=np.intp)
-        self.gpus = np.array([pool.gpus for pool in market.pools], dtype=np.intp)
-        self.quota = np.zeros(len(buckets), dtype=np.intp)
-        self.quota[self.bucket] = [pool.gpu_quota for pool in market.pools]
+        self.bucket = market.pools.bucket_of
+        self.gpus = market.pools.figures(lambda pool: pool.gpus).astype(np.intp)
+        self.quota = np.zeros(self.bucket.max(initial=-1) + 1, dtype=np.intp)
+        self.quota[self.bucket] = market.pools.figures(lambda pool: pool.gpu_quota)
         # Without a quota a billion free machines would stand for one dear one, and be timed.
         self.cap = np.minimum(market.cap, judge.most).astype(np.intp)
         self.joint_most = np.array([row.most for row in judge.problem.joint_limits])

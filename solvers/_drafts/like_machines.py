@@ -46,7 +46,7 @@ class LikeMachines:
         cap = np.minimum(market.cap, judge.most).astype(np.intp)
         machine = np.repeat(order, cap[order])
         team_of = market.place_of * len(numbers) + device
-        if not all(pool.supplied for pool in market.pools):
+        if not all(kind.supplied for kind in market.pools.kinds):
             machine = self._within_quotas(machine, team_of, judge)
         place_in_team = _rank(team_of[machine])
         kept = place_in_team < judge.most
@@ -63,9 +63,8 @@ class LikeMachines:
     def _within_quotas(machine: Indices, team_of: Indices, judge: Judge) -> Indices:
         """Leave out what is above a quota that machine types share, as each by itself is within."""
         pools = judge.market.pools
-        buckets = {name: n for n, name in enumerate(dict.fromkeys(p.bucket for p in pools))}
-        bucket = team_of * len(buckets) + np.array([buckets[pool.bucket] for pool in pools])
-        room = np.array([pool.gpu_quota // pool.gpus for pool in pools])
+        bucket = team_of * (pools.bucket_of.max(initial=-1) + 1) + pools.bucket_of
+        room = pools.figures(lambda pool: pool.gpu_quota // pool.gpus)
         order = np.argsort(bucket[machine], kind="stable")
         taken = np.empty(len(machine), dtype=np.intp)
         taken[order] = _rank(bucket[machine[order]])

@@ -27,9 +27,9 @@ def seconds_of_hosts(judge: Judge) -> Array:
         host: averaging_seconds(
             [host], problem.gradient_bytes, judge.most, problem.profile.tensors, problem.calibration
         )
-        for host in set(judge.market.host_of)
+        for host in judge.market.hosts
     }
-    return np.array([known[host] for host in judge.market.host_of])
+    return judge.market.pools.figures(lambda pool: known[pool.host])
 
 
 COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64)

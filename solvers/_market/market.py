@@ -181,7 +181,8 @@ class Market:
         return tuple(map(hosts.__getitem__, self.pools.kind_of.tolist()))
 
     @shared_property
-    def _hosts(self) -> frozenset[str]:
+    def hosts(self) -> frozenset[str]:
+        """Averaging classes of all hosts."""
         return frozenset(kind.host for kind in self.pools.kinds)
 
     @shared_property
@@ -301,7 +302,7 @@ class Market:
     def _most_speed(self, usd_per_hour: float) -> float:
         """Return the largest speed that a price per hour pays for, erring high."""
         everywhere = self.best_sums.of(
-            np.arange(len(self.places)), self._hosts, int(min(self.cap.sum(), MOST_WORKERS))
+            np.arange(len(self.places)), self.hosts, int(min(self.cap.sum(), MOST_WORKERS))
         )
         rows = (self.weights[:, 0] > 0) & ~np.any(self.weights[:, 2:] > 0, axis=1)
         price, reached = self.weights[rows, 1], everywhere[rows].max(axis=1)
@@ -480,7 +481,7 @@ class Market:
     @shared_property
     def _classes(self) -> dict[str, int]:
         """Give each class of averaging time a number."""
-        return {host: number for number, host in enumerate(sorted(self._hosts))}
+        return {host: number for number, host in enumerate(sorted(self.hosts))}
 
     @shared_property
     def class_of(self) -> Indices:

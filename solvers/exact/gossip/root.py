@@ -134,7 +134,7 @@ class GossipRoot:
         market = self.market
         rows = (market.weights[:, 0] > 0) & ~np.any(market.weights[:, 2:] > 0, axis=1)
         sums = market.best_sums.of(
-            np.arange(len(market.places)), frozenset(market.host_of), self.ranges.most_workers
+            np.arange(len(market.places)), market.hosts, self.ranges.most_workers
         )[rows].max(axis=1)
         price, most = market.weights[rows, 1], self.most_usd
         with np.errstate(invalid="ignore"):

@@ -128,7 +128,7 @@ def site_groups_of(market: Market, families: Sequence[Family], most: int) -> Sit
             allowance.check()
             if slowest & here:
                 parts += _of_place(place, sums[:, place], family.averaging_s)
-    alone = market.place_sums(weights, frozenset(market.host_of), 1)[:, :, 1]
+    alone = market.place_sums(weights, market.hosts, 1)[:, :, 1]
     parts += [(place, 1, 0.0, alone[:, place]) for place in range(len(market.places))]
     parts = sorted((part for part in parts if np.isfinite(part[3][0])), key=lambda part: part[:3])
     return SiteGroups(

@@ -128,7 +128,7 @@ class HubBounds:
     def _sums(self) -> Array:
         """Largest weighted sums of n machines anywhere; shape (rows, workers + 1)."""
         return self.market.best_sums.of(
-            np.arange(len(self.market.places)), frozenset(self.market.host_of), self.workers.most
+            np.arange(len(self.market.places)), self.market.hosts, self.workers.most
         )
 
     def _least_product(self, rows: HubRows) -> Array:
