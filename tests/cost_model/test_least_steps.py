@@ -1,13 +1,15 @@
 """No placement has shorter steps than its workers by themselves allow."""
 
 import importlib
-from itertools import islice
+import random
+from collections import Counter
+from itertools import islice, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instances import island_problem, link_of
+from instances import island_problem, link_of, server_problem
 from placer.cost_model.estimate import evaluate, pool_of
 from placer.cost_model.limits import violations
 from placer.cost_model.timing.least_steps import LeastSteps
@@ -81,6 +83,43 @@ def test_no_step_is_shorter_than_the_bound(
     problem = of_some(seed, workers, transport, exchange)
     for bound_s, step_s, *_ in bounds_and_steps(problem, workers):
         assert bound_s <= step_s * (1 + ROUNDING)
+
+
+def test_no_exchange_is_shorter_than_from_the_best_place_of_a_class() -> None:
+    """Machines of several networks over slow links exchange through servers, stores and rings. No
+    bound of any of them is above the step, and there are those that only their own places raise.
+    """
+    raised: Counter[str] = Counter()
+    exchanges = ("parameter-server", "central", "hierarchical", "hierarchical-all-reduce")
+    for seed, exchange in product(range(60), (*exchanges, "all-reduce")):
+        problem, draw = server_problem(seed), random.Random(seed)
+        wish = replace(problem.requirements, transport="nccl", exchange=exchange)
+        offers = tuple(
+            replace(offer, network_gbps=draw.choice((0.1, 1.0, 10.0)))
+            for offer in problem.catalog.offers
+        )
+        catalog = replace(problem.catalog, offers=offers)
+        problem = replace(problem, catalog=catalog, requirements=wish)
+        least, anywhere = LeastSteps(problem), LeastSteps(problem)
+        anywhere.__dict__["_places"] = {}
+        for placement in islice(placements(problem), 100):
+            workers, apart = placement.workers, len(placement.places) > 1
+            if workers < 2 or violations(placement, problem):
+                continue
+            step_s = evaluate(placement, problem).step.total
+            pools = [pool_of(group, problem, workers) for group in placement.groups]
+            part_s = problem.batch / workers / max(pool.shared.value for pool in pools)
+            for pool in pools:
+                own, general = (
+                    each.step_s(part_s, pool.host, workers, pool.machines, apart=apart)
+                    for each in (least, anywhere)
+                )
+                assert own <= step_s * (1 + ROUNDING), (seed, exchange)
+                raised[exchange] += own > general * 1.01
+    assert not raised.pop("all-reduce")  # bounded by the fastest machine of all
+    assert raised.pop("hierarchical")
+    assert len(raised) == 3
+    assert min(raised.values()) > 20
 
 
 @pytest.mark.parametrize(

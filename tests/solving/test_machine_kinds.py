@@ -1,5 +1,7 @@
 """Machines of one kind: bounds of the kinds, and the best of them."""
 
+import random
+
 import pytest
 
 from placer.problem.problem import Problem
@@ -15,10 +17,16 @@ BEATEN = 0.05
 
 
 def of_one_kind(market: str, seed: int) -> Problem | None:
-    """Draw a market whose workers must be alike, and exchange by rings."""
-    problem = MARKETS[market](seed)
+    """Draw a market whose workers must be alike, and exchange by rings over networks of their own:
+    the machines of one kind take part in exchanges in several ways.
+    """
+    problem, draw = MARKETS[market](seed), random.Random(seed)
     wish = replace(problem.requirements, uniform=True, transport="nccl")
-    problem = replace(problem, requirements=wish)
+    offers = tuple(
+        replace(offer, network_gbps=draw.choice((0.1, 1.0, 10.0, 100.0)))
+        for offer in problem.catalog.offers
+    )
+    problem = replace(problem, catalog=replace(problem.catalog, offers=offers), requirements=wish)
     return problem if problem.uniform else None
 
 
@@ -27,8 +35,8 @@ def test_no_kind_is_better_than_its_bounds(market: str) -> None:
     """Every kind is enumerated: none is better than either of its bounds, the closer one is closer
     at times, and the best kind is what the search finds, with a value to beat or without one.
     """
-    asked = closer = 0
-    for seed in range(40):
+    asked = closer = in_several_ways = 0
+    for seed in range(60):
         problem = of_one_kind(market, seed)
         if problem is None:
             continue
@@ -43,6 +51,7 @@ def test_no_kind_is_better_than_its_bounds(market: str) -> None:
             best = solve(problem.with_pools(wish, kind.pools), "exhaustive").value
             first, second = search._rank(kind), search._closer_rank(kind)
             closer += second > first + 1e-6 * abs(first)
+            in_several_ways += len({(pool.host, pool.machines) for pool in kind.pools}) > 1
             if best is not None:
                 found.append(best)
                 assert max(first, second) <= -objective.sign * best + 1e-9 * abs(best), seed
@@ -54,5 +63,6 @@ def test_no_kind_is_better_than_its_bounds(market: str) -> None:
             assert (answer.value is None) == (expected is None), seed
             if expected is not None:
                 assert answer.value == pytest.approx(expected, rel=1e-8), seed
-    assert asked >= 20
+    assert asked >= 30
     assert closer >= 10
+    assert in_several_ways >= 10

@@ -128,7 +128,7 @@ def test_every_solver_keeps_workers_alike(solver: str) -> None:
 
 def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
     """On demand for 5 USD/h one kind of machine is alone by itself and mixed ones are faster."""
-    words = {"budget": "5/h", "market": "on-demand", "alternatives": False, "figures": "book"}
+    words = {"budget": "5/h", "market": "on-demand", "alternatives": "short", "figures": "book"}
     alike = placer.recommend("roberta-xlm", **words)  # type: ignore[arg-type]
     mixed = placer.recommend("roberta-xlm", mixed=True, **words)  # type: ignore[arg-type]
     assert alike.placement is not None

@@ -47,7 +47,7 @@ from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.solving.solve import knowing, solve
@@ -75,6 +75,8 @@ frozen questions find, 1,000 find no more and take up to 2.7 s.
 """
 CONSIDERED_S = 0.22
 """Seconds after the end of the request in which equal machines are still evaluated."""
+MIXING = 0.02
+"""Relative gain of unlike machines from which it is worth a word."""
 LOCAL_STEPS = 16
 """Steps between exchanges that a request without local steps is compared with."""
 
@@ -93,7 +95,8 @@ def recommend(
 
     top: Rows of the considered table.
     alternatives: Whether to look for anything beside the answer. Without, options, baselines, near
-        misses, nearest and verdict are empty; answer, proof, notes and warnings are the same.
+        misses, nearest and verdict are empty, and nothing is said of unlike machines; answer,
+        proof, warnings and all other notes are the same.
         ``"short"`` leaves two searches out: no verdict on local steps, and no cases of the price
         risk.
     proofs: Answers of earlier questions, one of which may be the answer here or of a question
@@ -240,9 +243,10 @@ def _with_alternatives(
         ranks.setdefault(placement.canonical(), scores[placement])
     best = sorted(ranks, key=ranks.__getitem__)[:top]
     renting = with_renting(result, solver, options)
+    mixing = mixing_notes(result, options)
     local = None if stopped or short else best_local(result, solver, options)
     return replace(
-        replace(renting, notes=(*renting.notes, *bold_notes(bold))),
+        replace(renting, notes=(*renting.notes, *mixing, *bold_notes(bold))),
         price_risk=price_risk(result, fitting, solver, options, cases=not short),
         options=tuple(Option.of(placement, problem) for placement in best),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
@@ -414,6 +418,23 @@ def best_local(result: Result, solver: str, options: SolveOptions) -> Placement 
     )
     worth = value * WORTH_A_WORD if result.objective.maximised else value / WORTH_A_WORD
     return solve(local, solver, replace(short_search(options, LOCAL_NODES), beat=worth)).placement
+
+
+def mixing_notes(result: Result, options: SolveOptions) -> Iterator[Warn]:
+    """Yield how much better a draft of unlike machines is, where that is worth a word."""
+    problem, value = result.problem, result.value
+    if not problem.uniform or problem.island_question is not None or value is None:
+        return
+    wish = replace(problem.requirements, uniform=False)
+    drafting = replace(options.deaf, start=result.placement, certificate=False)
+    drafted = solve(replace(problem, requirements=wish), "greedy", drafting).value
+    if drafted is not None and result.objective.better(drafted, value, MIXING):
+        gain = abs(result.objective.gain(drafted, value) / value)
+        yield Warn(
+            code="mixing",
+            message=f"unlike machines would be at least {100 * gain:.0f} % better, where software "
+            f"divides a step by their speeds: --mixed",
+        )
 
 
 def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option | None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import cached_property
 
-from placer.cost_model.timing.services import aggregate_seconds, server_sum_seconds, summing_vcpus
+import numpy as np
+
+from placer.cost_model.timing.services import (
+    aggregate_seconds,
+    server_sum_seconds,
+    summing_vcpus,
+    worker_transfer_seconds,
+)
 from placer.cost_model.timing.site_groups import (
     hidden_seconds,
     most_calculation_seconds,
@@ -15,6 +23,7 @@ from placer.market.network.graph import IDEAL
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.workload.constants import RINGS
 
 
@@ -22,8 +31,9 @@ class LeastSteps:
     """Bounds from below on the seconds of a step of some workers, whatever exchange they take.
 
     They err low, for each looks at one worker alone: all average no faster than its class does, and
-    no link takes time but the network of its machines. What exchanges only every few steps, or
-    beside the calculation, counts as free, and so does every exchange where workers are unlike.
+    what it sends takes at least as long as from the best place for it. What exchanges only every
+    few steps, or beside the calculation, counts as free, and so does every exchange where workers
+    are unlike.
 
     Mutable: exchanges are timed once for each class of averaging and number of workers.
     """
@@ -31,6 +41,7 @@ class LeastSteps:
     def __init__(self, problem: Problem) -> None:
         self.problem, self._apart = problem, problem.requirements.min_regions > 1
         self._known: dict[tuple[str, int, int, bool], tuple[tuple[float, float], ...]] = {}
+        self._known_fastest: dict[str, tuple[float, float]] = {}
 
     def step_s(
         self,
@@ -98,15 +109,22 @@ class LeastSteps:
     ) -> float:
         """Return the seconds of one exchange of a transport at least."""
         problem, size = self.problem, self.problem.gradient_bytes
+        machine_bytes_per_s, link_bytes_per_s = self._fastest(host)
         if transport == "server":
-            return float(server_sum_seconds(workers, summing_vcpus(None), problem))
+            moved_s = size / machine_bytes_per_s
+            return 2 * moved_s + float(server_sum_seconds(workers, summing_vcpus(None), problem))
         if transport in ("store", "regional-stores"):
+            services, streams = problem.calibration.services, problem.requirements.streams
+            link = replace(IDEAL, bytes_per_second=link_bytes_per_s, cap=link_bytes_per_s)
             gradients = workers if transport == "store" else 2
-            return aggregate_seconds(size, gradients, IDEAL, IDEAL, problem.calibration.services)
-        # In a ring over regions, and among leaders of regions, a worker of each region sends at
-        # least half a gradient to other regions in each of two phases, by all its machines at best.
+            return 2 * worker_transfer_seconds(size, link, services, streams) + aggregate_seconds(
+                size, gradients, IDEAL, IDEAL, services
+            )
+        # In each of two phases the leader of each region sends at least half a gradient to others,
+        # and in a ring over regions a worker of the smallest one does, by all its machines at best.
         leaders, tensors = transport == "leaders", problem.profile.tensors
-        across_s = size / (machines * self._fastest_machine) if apart or leaders else 0.0
+        sent_bytes_per_s = machine_bytes_per_s if leaders else self._fastest("")[0]
+        across_s = size / (machines * sent_bytes_per_s) if apart or leaders else 0.0
         together = 2 if leaders else workers
         return across_s + averaging_seconds([host], size, together, tensors, problem.calibration)
 
@@ -123,8 +141,33 @@ class LeastSteps:
             ways.append((traits(name).transport, overlap_window(exchange)))
         return tuple(ways)
 
+    def _fastest(self, host: str) -> tuple[float, float]:
+        """Return the bytes/s of the fastest machine, and of the fastest link from or to one, of the
+        places with workers of a class of averaging; of all places where that is not known.
+        """
+        if host not in self._known_fastest:
+            network, places = self.problem.network, self._places.get(host, self._every_place)
+            links = network.fastest_links(self.problem.requirements.streams)
+            self._known_fastest[host] = (
+                max(map(network.machine_bytes_per_s, places)),
+                max(map(links.__getitem__, places)),
+            )
+        return self._known_fastest[host]
+
     @cached_property
-    def _fastest_machine(self) -> float:
-        """Bytes/s of the fastest network that a machine of any place has."""
-        network, places = self.problem.network, self.problem.catalog.rows_by_place
-        return max(network.machine_bytes_per_s(place) for place in places)
+    def _every_place(self) -> Collection[str]:
+        return self.problem.catalog.rows_by_place.keys()
+
+    @cached_property
+    def _places(self) -> Mapping[str, Collection[str]]:
+        """Places of the workers of each class of averaging, where workers are machines."""
+        if self.problem.island_question is not None:
+            return {}
+        pools = self.problem.pools
+        (place_of, names), (host_of, _) = pools.places, pools.by_kind(lambda pool: pool.host)
+        hosts = [*dict.fromkeys(pool.host for pool in pools.kinds)]
+        cells = zip(*divmod(np.unique(host_of * len(names) + place_of), len(names)), strict=True)
+        found: dict[str, list[str]] = {host: [] for host in hosts}
+        for host, place in cells:
+            found[hosts[host]].append(names[place])
+        return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -161,6 +161,15 @@ class Network:
     def speeds(self, places: Sequence[str], streams: int = 1, machines: int = 1) -> Array:
         """Return bytes/s from place to place of pairs of machines; shape (places, places)."""
         return self._between(self._grid.speed(streams, machines), places)
+
+    def fastest_links(self, streams: int) -> Mapping[str, float]:
+        """Return the bytes/s of the fastest link from or to each place, its own among them."""
+        known: dict[int, Mapping[str, float]] = self.memo.setdefault("fastest links", {})
+        if streams not in known:
+            speeds = self.speeds([*self._index], streams)
+            fastest = np.maximum(speeds.max(axis=0), speeds.max(axis=1))
+            known[streams] = dict(zip(self._index, fastest.tolist(), strict=True))
+        return known[streams]
 
     def prices(self, places: Sequence[str], *, same_zone: bool = True) -> Array:
         """Return egress prices in USD per byte; see `egress_price`; shape (places, places)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
@@ -31,14 +31,12 @@ from placer.problem.workers.pools import Pools
 from placer.problem.workers.worker_sizes import ROUNDING, Ladder
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions, Status, Warn
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.parts.search import Ask, Part, PartSearch
 from placer.solving.result import Result
 
-MIXING = 0.02
-"""Relative gain of unlike machines from which it is worth a word."""
 ANY_SHARE = 0.25
-"""Share of the time for the question about any machines."""
+"""Share of the time for the first question."""
 ONE_REGION_SHARE = 0.4
 """Share of the time that is left then for the question about one region."""
 PAUSE_NODES = 100
@@ -59,32 +57,28 @@ def best_of_kinds(
     ) as allowed:
         began = time.perf_counter()
         look = _first_look(options)
-        wish = replace(problem.requirements, uniform=False)
-        unlike_too = replace(problem, requirements=wish)
         drafts = look.proof != options.proof
-        if drafts and options.beat is not None:  # mostly nothing beats it, whatever is drafted
-            found = Result(problem=problem, status=Status.UNKNOWN, solver=solver)
-        else:
-            found = ask(unlike_too, look)
-        if found.placement is None and drafts and options.beat is None:
+        found = Result(problem=problem, status=Status.UNKNOWN, solver=solver)
+        if drafts and options.beat is None:  # mostly nothing beats a value, whatever is drafted
+            found = ask(problem, look)
+        if found.placement is None and not (drafts and options.beat is not None):
             # Not drafted, or not in time: a search rules out all kinds, or ends with an answer.
             look = replace(look, proof=options.proof)
-            found = ask(unlike_too, look)
-        found = replace(found, problem=problem)
+            wish = replace(problem.requirements, uniform=False)
+            found = replace(ask(replace(problem, requirements=wish), look), problem=problem)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
         if not unlike and found.value is not None and options.on_better is not None:
             options.on_better(found.value)
         if unlike or _is_open(found, options, look):
             own = replace(options, certificate=False)
             search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
-            found = _compared(search.beside(found), found)
+            found = search.beside(found)
         return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
 
 
 def _first_look(options: SolveOptions) -> SolveOptions:
-    """Return how the question about any machines is asked: for what is good together, while its
-    proof would take most of the time. A certificate speaks of all machines, though, and a short
-    search has few nodes for each question.
+    """Return how the first question is asked: for a draft of machines that are alike. A certificate
+    speaks of any machines, though, and a short search has few nodes for each kind.
     """
     # What is better with unlike machines is no news of an answer.
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
@@ -100,50 +94,49 @@ def _is_open(found: Result, options: SolveOptions, asked: SolveOptions) -> bool:
     return found.status is not Status.INFEASIBLE and asked.proof != options.proof
 
 
-def _compared(found: Result, whole: Result) -> Result:
-    """Note how much better unlike machines would be, where that is worth a word."""
-    if found.value is None or whole.value is None:
-        return found
-    gain = abs(found.objective.gain(whole.value, found.value))
-    if not found.objective.better(whole.value, found.value, MIXING):
-        return found
-    words = (
-        f"unlike machines would be at least {100 * gain / abs(found.value):.0f} % better, where "
-        f"software divides a step by their speeds: --mixed"
-    )
-    return replace(found, notes=(Warn(code="mixing", message=words),))
-
-
 def _device(machines: WorkerGroup | VmOffer) -> str:
     return f"{machines.gpu}:{machines.gpu_count}"
 
 
 class _Kind(Struct, frozen=True):
-    """Workers of one kind of machine: how fast each is at most, alone and of several, the least
-    USD/h of a sample each second, their prices, and how they take part in exchanges: class of
-    averaging and machines of a worker.
+    """Workers of one kind of machine: how fast each is at most, alone and of several, and the least
+    USD/h of a sample each second.
     """
 
     pools: Pools
     alone: float
     shared: float
     usd: float
-    prices: Ladder
-    ways: tuple[tuple[str, int], ...]
 
     @staticmethod
     def of(pools: Pools) -> _Kind:
         """Gather the best of some alike workers."""
         speed = pools.figures(lambda pool: max(pool.alone.value, pool.shared.value))
-        counts = pools.figures(lambda pool: pool.max_count).astype(int)
         return _Kind(
             pools,
             max(kind.alone.value for kind in pools.kinds),
             max(kind.shared.value for kind in pools.kinds),
             float((pools.usd / speed).min()),
-            Ladder.of(zip(pools.usd.tolist(), counts.tolist(), strict=True)),
-            tuple(sorted({(kind.host, kind.machines) for kind in pools.kinds})),
         )
+
+    def prices(self, exchange_s: Callable[[str, int], float]) -> Iterator[tuple[str, int, Ladder]]:
+        """Yield how some worker takes part in exchanges, by class of averaging and machines of a
+        worker, the fastest first, with the prices of all whose exchange takes no longer.
+        """
+        pools, ways = self.pools, [*dict.fromkeys(map(_way, self.pools.kinds))]
+        counts, (way_of, _) = pools.figures(lambda pool: pool.max_count), pools.by_kind(_way)
+        seconds = [exchange_s(*way) for way in ways]
+        order = sorted(range(len(ways)), key=seconds.__getitem__)
+        taken = way_of < 0
+        for at, after in zip(order, [*order[1:], None], strict=True):
+            taken |= way_of == at
+            if after is None or seconds[after] > seconds[at]:
+                rows = zip(pools.usd[taken].tolist(), map(int, counts[taken]), strict=True)
+                yield *ways[at], Ladder.of(rows)
+
+
+def _way(worker: Pool) -> tuple[str, int]:
+    return worker.host, worker.machines
 
 
 KEPT_KINDS = 16
@@ -213,10 +206,12 @@ class _KindSearch(PartSearch):
             wish = replace(self.problem.requirements, gpus=(device,), uniform=False)
             asked = self.problem.with_pools(wish, kind.pools)
             part = Part(rank=max(self.least, self._rank(kind)), number=number, asked=asked)
-            if device in self.first and self.worth(part.rank) and not self.spent:
-                self.work(part, asked)
-            else:
-                self.push(part)
+            if device in self.first and self.worth(part.rank):
+                part = replace(part, rank=max(part.rank, self._closer(device)))
+                if self.worth(part.rank) and not self.spent:
+                    self.work(part, asked)
+                    continue
+            self.push(part)
 
     def go_on(self, part: Part) -> None:
         """Ask about a kind, or open it again where a closer bound leaves less of it."""
@@ -225,10 +220,13 @@ class _KindSearch(PartSearch):
         device = asked.requirements.gpus[0]
         if device in self._closer_ranks:
             self.work(part, asked)
-            return
-        rank = self._closer_ranks[device] = self._closer_rank(_kinds(self.problem)[device])
-        if self.worth(rank):
-            self.push(replace(part, rank=max(part.rank, rank)))
+        elif self.worth(self._closer(device)):
+            self.push(replace(part, rank=max(part.rank, self._closer(device))))
+
+    def _closer(self, device: str) -> float:
+        if device not in self._closer_ranks:
+            self._closer_ranks[device] = self._closer_rank(_kinds(self.problem)[device])
+        return self._closer_ranks[device]
 
     def end(self) -> None:
         """Construct an answer where the search was stopped before it had any."""
@@ -268,31 +266,31 @@ class _KindSearch(PartSearch):
         return self._value(speed, usd * (speed if self.objective.by_sample else floor), kind)
 
     def _closer_rank(self, kind: _Kind) -> float:
-        """Return the same from whole machines: so many of the cheapest, with the shortest exchange
-        that any of them takes part in.
+        """Return the same from whole machines: so many of the cheapest that take part in exchanges
+        in some way or a faster one, with the shortest exchange of this way.
         """
-        wish, batch = self.problem.requirements, self.problem.batch
+        wish, least = self.problem.requirements, self._least_steps
+        batch, best, apart = self.problem.batch, math.inf, wish.min_regions > 1
         most = math.inf if wish.budget_usd_per_hour is None else wish.budget_usd_per_hour
         floor = (wish.floor_samples_per_second or 0.0) * self.multiplier
-        rows = []
-        for workers in range(wish.min_workers, wish.max_workers + 1):
-            usd = kind.prices.usd(workers)
-            if usd > most * (1 + ROUNDING) or usd == math.inf:
-                break
-            speed = kind.alone if workers == 1 else workers * kind.shared
-            rows.append((self._value(speed, usd, kind), workers, speed, usd))
-        best = math.inf
-        for rank, workers, speed, usd in sorted(rows):
-            if rank >= best:
-                break
-            step_s = min(
-                self._least_steps.step_s(
-                    batch / speed, host, workers, machines, apart=wish.min_regions > 1
-                )
-                for host, machines in kind.ways
-            )
-            if batch / step_s * (1 + ROUNDING) >= floor:
-                best = min(best, self._value(batch / step_s, usd, kind))
+        many = max(2, wish.max_workers)
+        # A worker of the last way, which none of those before has, slows the exchange of all.
+        for host, machines, prices in kind.prices(
+            lambda host, machines: least.step_s(0.0, host, many, machines, apart=apart)
+        ):
+            rows = []
+            for workers in range(wish.min_workers, wish.max_workers + 1):
+                usd = prices.usd(workers)
+                if usd > most * (1 + ROUNDING) or usd == math.inf:
+                    break
+                speed = kind.alone if workers == 1 else workers * kind.shared
+                rows.append((self._value(speed, usd, kind), workers, speed, usd))
+            for rank, workers, speed, usd in sorted(rows):
+                if rank >= best:
+                    break
+                step_s = least.step_s(batch / speed, host, workers, machines, apart=apart)
+                if batch / step_s * (1 + ROUNDING) >= floor:
+                    best = min(best, self._value(batch / step_s, usd, kind))
         return best
 
     def _value(self, speed: float, usd: float, kind: _Kind) -> float:
