@@ -43,7 +43,7 @@ class Peer(Struct, frozen=True, kw_only=True):
         """Return the class as documents and solvers write it: ``nccl 3200 Gb/s``."""
         return f"{self.transport} {self.gbps:.10g} Gb/s"
 
-    def seconds(self, byte_count: float, peers: int) -> float:
+    def seconds(self, byte_count: float, peers: Any) -> Any:
         """Return the seconds of an all-reduce among peers of this class.
 
         >>> # 2 x 7 / 8 x 16 GB over 0.73 x 400 GB/s, and the latency

@@ -138,9 +138,11 @@ class Judge:
         self._servers: dict[tuple[str, int], VmOffer | None] = {}
 
     @cached_property
-    def device(self) -> list[tuple[str, int]]:
-        """Device of each pool, and how many a machine has."""
-        return [(pool.offer.gpu, pool.offer.gpu_count) for pool in self.market.pools]
+    def device(self) -> list[int]:
+        """Number of the device of each pool, and of how many a machine has."""
+        of, _ = self.market.pools.by_kind(lambda pool: (pool.offer.gpu, pool.offer.gpu_count))
+        numbers: list[int] = of.tolist()
+        return numbers
 
     @property
     def tried(self) -> int:

@@ -37,22 +37,19 @@ class LikeMachines:
     """
 
     def __init__(self, judge: Judge) -> None:
-        market, numbers = (
-            judge.market,
-            {name: n for n, name in enumerate(dict.fromkeys(judge.device))},
-        )
-        device = np.array([numbers[name] for name in judge.device])
+        market, device = judge.market, np.array(judge.device, dtype=np.intp)
+        devices = int(device.max(initial=-1)) + 1
         order = np.lexsort((market.usd / market.speed, device, market.place_of))
         cap = np.minimum(market.cap, judge.most).astype(np.intp)
         machine = np.repeat(order, cap[order])
-        team_of = market.place_of * len(numbers) + device
+        team_of = market.place_of * devices + device
         if not all(kind.supplied for kind in market.pools.kinds):
             machine = self._within_quotas(machine, team_of, judge)
         place_in_team = _rank(team_of[machine])
         kept = place_in_team < judge.most
         machine, column = machine[kept], place_in_team[kept]
         teams, row = np.unique(team_of[machine], return_inverse=True)
-        self.place, self.device = teams // len(numbers), teams % len(numbers)
+        self.place, self.device = teams // devices, teams % devices
         self.machine = np.full((len(teams), judge.most), -1)
         self.machine[row, column] = machine
         self.usd = self._sums(market.usd, np.inf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from placer.cost_model.timing.site_groups import (
     most_calculation_seconds,
     overlap_window,
 )
-from placer.cost_model.timing.transfers import averaging_seconds
+from placer.cost_model.timing.transfers import class_seconds
 from placer.market.network.graph import IDEAL
+from placer.market.network.link_model import Array
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
@@ -68,6 +70,20 @@ class LeastSteps:
         )
         return least_s
 
+    def steps_s(
+        self, part_s: Array, host: str, workers: Array, machines: int, *, apart: bool = False
+    ) -> Array:
+        """Return `step_s` of some numbers of workers, each with its own part; shape (numbers,)."""
+        if not self._ways:
+            return part_s
+        several = np.maximum(workers, 2)
+        exchanges = [
+            seconds - hidden_seconds(part_s, seconds, window)
+            for transport, window in self._ways
+            for seconds in (self.exchange_s(transport, host, several, machines, apart=apart),)
+        ]
+        return part_s + np.where(workers > 1, np.minimum.reduce(exchanges), 0.0)
+
     def most_part_s(self, step_s: float, host: str, workers: int, machines: int) -> float:
         """Return the most seconds that a part of a step takes which lasts so long; of workers of
         several regions, where the question asks for them.
@@ -105,14 +121,16 @@ class LeastSteps:
         )
 
     def exchange_s(
-        self, transport: str, host: str, workers: int, machines: int = 1, *, apart: bool = False
-    ) -> float:
-        """Return the seconds of one exchange of a transport at least."""
+        self, transport: str, host: str, workers: Any, machines: int = 1, *, apart: bool = False
+    ) -> Any:
+        """Return the seconds of one exchange of a transport at least, of two workers or more: a
+        number or an array.
+        """
         problem, size = self.problem, self.problem.gradient_bytes
         machine_bytes_per_s, link_bytes_per_s = self._fastest(host)
         if transport == "server":
             moved_s = size / machine_bytes_per_s
-            return 2 * moved_s + float(server_sum_seconds(workers, summing_vcpus(None), problem))
+            return 2 * moved_s + server_sum_seconds(workers, summing_vcpus(None), problem)
         if transport in ("store", "regional-stores"):
             services, streams = problem.calibration.services, problem.requirements.streams
             link = replace(IDEAL, bytes_per_second=link_bytes_per_s, cap=link_bytes_per_s)
@@ -126,7 +144,7 @@ class LeastSteps:
         sent_bytes_per_s = machine_bytes_per_s if leaders else self._fastest("")[0]
         across_s = size / (machines * sent_bytes_per_s) if apart or leaders else 0.0
         together = 2 if leaders else workers
-        return across_s + averaging_seconds([host], size, together, tensors, problem.calibration)
+        return across_s + class_seconds(host, size, together, tensors, problem.calibration)
 
     @cached_property
     def _ways(self) -> tuple[tuple[str, float], ...]:
@@ -146,7 +164,8 @@ class LeastSteps:
         places with workers of a class of averaging; of all places where that is not known.
         """
         if host not in self._known_fastest:
-            network, places = self.problem.network, self._places.get(host, self._every_place)
+            places = self._places.get(host) if host else None
+            network, places = self.problem.network, places or self._every_place
             links = network.fastest_links(self.problem.requirements.streams)
             self._known_fastest[host] = (
                 max(map(network.machine_bytes_per_s, places)),

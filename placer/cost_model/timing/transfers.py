@@ -207,13 +207,17 @@ def averaging_seconds(
     """
     if workers < 2:
         return 0.0
-    count = ASSUMED_TENSORS if tensors is None else tensors
-    return max(_class_seconds(name, gradient_bytes, workers, count, calibration) for name in hosts)
+    seconds = (class_seconds(each, gradient_bytes, workers, tensors, calibration) for each in hosts)
+    slowest_s: float = max(seconds)
+    return slowest_s
 
 
-def _class_seconds(
-    name: str, gradient_bytes: float, workers: int, tensors: int, calibration: Calibration
-) -> float:
+def class_seconds(
+    name: str, gradient_bytes: float, workers: Any, tensors: int | None, calibration: Calibration
+) -> Any:
+    """Return the seconds of an average among workers of one class; of two or more, a number or an
+    array.
+    """
     peer, host = peer_of(name), calibration.hosts.get(name)
     if peer is not None and host is None:  # what a user's own runs say wins
         return peer.seconds(gradient_bytes, workers)
@@ -222,7 +226,7 @@ def _class_seconds(
         host.base_s
         + (host.s_per_gb + host.s_per_gb_sent * 2 * (workers - 1) / workers) * gradient_bytes / GB
         + host.s_per_peer * workers
-        + host.s_per_tensor * tensors
+        + host.s_per_tensor * (ASSUMED_TENSORS if tensors is None else tensors)
     )
 
 

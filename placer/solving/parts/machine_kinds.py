@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.dollars import usd_per_million_samples
@@ -21,6 +23,7 @@ from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.least_steps import LeastSteps
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
+from placer.market.network.link_model import Array
 from placer.market.table import members
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.kept_answers import Recent
@@ -28,7 +31,7 @@ from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.workers.pool import Pool
 from placer.problem.workers.pools import Pools
-from placer.problem.workers.worker_sizes import ROUNDING, Ladder
+from placer.problem.workers.worker_sizes import ROUNDING
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
@@ -119,20 +122,26 @@ class _Kind(Struct, frozen=True):
             float((pools.usd / speed).min()),
         )
 
-    def prices(self, exchange_s: Callable[[str, int], float]) -> Iterator[tuple[str, int, Ladder]]:
+    def prices(
+        self, most: int, exchange_s: Callable[[str, int], float]
+    ) -> Iterator[tuple[str, int, Array]]:
         """Yield how some worker takes part in exchanges, by class of averaging and machines of a
-        worker, the fastest first, with the prices of all whose exchange takes no longer.
+        worker, the fastest first, with the least USD/h of up to ``most`` workers whose exchange
+        takes no longer.
         """
         pools, ways = self.pools, [*dict.fromkeys(map(_way, self.pools.kinds))]
-        counts, (way_of, _) = pools.figures(lambda pool: pool.max_count), pools.by_kind(_way)
+        way_of, _ = pools.by_kind(_way)
+        order = np.argsort(pools.usd, kind="stable")
+        counts = np.minimum(pools.figures(lambda pool: pool.max_count), most).astype(np.intp)
+        every = np.repeat(order, counts[order])
         seconds = [exchange_s(*way) for way in ways]
-        order = sorted(range(len(ways)), key=seconds.__getitem__)
-        taken = way_of < 0
-        for at, after in zip(order, [*order[1:], None], strict=True):
-            taken |= way_of == at
+        by_speed = sorted(range(len(ways)), key=seconds.__getitem__)
+        taken = np.full(len(ways), False)
+        for at, after in zip(by_speed, [*by_speed[1:], None], strict=True):
+            taken[at] = True
             if after is None or seconds[after] > seconds[at]:
-                rows = zip(pools.usd[taken].tolist(), map(int, counts[taken]), strict=True)
-                yield *ways[at], Ladder.of(rows)
+                chosen = every[taken[way_of[every]]][:most]
+                yield *ways[at], pools.usd[chosen].cumsum()
 
 
 def _way(worker: Pool) -> tuple[str, int]:
@@ -263,7 +272,8 @@ class _KindSearch(PartSearch):
         if wish.budget_usd_per_hour is not None and usd > 0:
             speed = min(speed, wish.budget_usd_per_hour / usd)
         floor = (wish.floor_samples_per_second or 0.0) * self.multiplier
-        return self._value(speed, usd * (speed if self.objective.by_sample else floor), kind)
+        usd *= speed if self.objective.by_sample else floor
+        return float(self._ranks(speed, usd, kind))
 
     def _closer_rank(self, kind: _Kind) -> float:
         """Return the same from whole machines: so many of the cheapest that take part in exchanges
@@ -276,31 +286,32 @@ class _KindSearch(PartSearch):
         many = max(2, wish.max_workers)
         # A worker of the last way, which none of those before has, slows the exchange of all.
         for host, machines, prices in kind.prices(
-            lambda host, machines: least.step_s(0.0, host, many, machines, apart=apart)
+            wish.max_workers,
+            lambda host, machines: least.step_s(0.0, host, many, machines, apart=apart),
         ):
-            rows = []
-            for workers in range(wish.min_workers, wish.max_workers + 1):
-                usd = prices.usd(workers)
-                if usd > most * (1 + ROUNDING) or usd == math.inf:
-                    break
-                speed = kind.alone if workers == 1 else workers * kind.shared
-                rows.append((self._value(speed, usd, kind), workers, speed, usd))
-            for rank, workers, speed, usd in sorted(rows):
-                if rank >= best:
-                    break
-                step_s = least.step_s(batch / speed, host, workers, machines, apart=apart)
-                if batch / step_s * (1 + ROUNDING) >= floor:
-                    best = min(best, self._value(batch / step_s, usd, kind))
-        return best
+            workers = np.arange(wish.min_workers, len(prices) + 1)
+            usd = prices[wish.min_workers - 1 :]
+            workers, usd = (each[usd <= most * (1 + ROUNDING)] for each in (workers, usd))
+            speed = np.where(workers == 1, kind.alone, workers * kind.shared)
+            hoped = self._ranks(speed, usd, kind).min(initial=math.inf)
+            if not self.worth(hoped):  # without an exchange
+                best = min(best, hoped)
+                continue
+            step_s = least.steps_s(batch / speed, host, workers, machines, apart=apart)
+            reached = batch / step_s * (1 + ROUNDING) >= floor
+            ranks = self._ranks(batch / step_s, usd, kind)[reached]
+            best = min(best, ranks.min(initial=math.inf))
+        return float(best)
 
-    def _value(self, speed: float, usd: float, kind: _Kind) -> float:
-        """Return a bound of machines of some samples/s and USD/h."""
+    def _ranks(self, speed: Any, usd: Any, kind: _Kind) -> Array:
+        """Return bounds, lowest is best, of machines of some samples/s and USD/h: one or arrays."""
         speed, usd = speed * (1 + ROUNDING) / self.multiplier, usd * (1 - ROUNDING)
         if self.objective.by_sample:
-            value = self.objective.from_usd_per_million(usd_per_million_samples(usd, speed))
+            each = self.objective.from_usd_per_million(usd_per_million_samples(usd, speed))
         else:
-            value = self.objective.value_at(speed, usd, self._least_carbon(kind.pools))
-        return -self.objective.sign * value if math.isfinite(value) else -math.inf
+            each = self.objective.value_at(speed, usd, self._least_carbon(kind.pools))
+        values = np.broadcast_to(each, np.shape(speed))
+        return np.where(np.isfinite(values), -self.objective.sign * values, -math.inf)
 
     @cached_property
     def _closer_ranks(self) -> dict[str, float]:

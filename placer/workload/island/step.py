@@ -308,7 +308,9 @@ def _reduction_seconds(
     machines = max(1.0, plan.expert_parallel / hardware.gpu_count)
     share = bytes_per_parameter * architecture.trainable_parameters / architecture.parameters
     payload = share * (dense + experts / machines)
-    over = network_seconds(payload, hardware.machines, hardware.network_gbps or 0.0, via)
+    over = 0.0
+    if hardware.machines > 1:
+        over = network_seconds(payload, hardware.machines, hardware.network_gbps or 0.0, via)
     if plan.sharding == "hybrid":
         return 0.0, over
     ranks = hardware.gpu_count // plan.tensor_parallel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import Any
 
 from msgspec import Struct
 
@@ -168,14 +169,14 @@ def node_seconds(payload_bytes: float, gpus: int, bytes_per_s: float, via: Trans
 
 
 def network_seconds(
-    payload_bytes: float, machines: int, network_gbps: float, via: Transport
-) -> float:
-    """Return the seconds of an all-reduce over machines, whose devices send side by side."""
-    if machines == 1:
-        return 0.0
+    payload_bytes: float, machines: Any, network_gbps: float, via: Transport
+) -> Any:
+    """Return the seconds of an all-reduce over machines, a number or an array, whose devices send
+    side by side.
+    """
     bytes_per_s = attained_bytes_per_s(network_gbps, via)
     ring = 2 * (machines - 1) / machines * payload_bytes / bytes_per_s
-    return ring + via.network_latency_s
+    return (machines > 1) * (ring + via.network_latency_s)
 
 
 def exposed_seconds(exchange_s: float, calculation_s: float) -> float:
