@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -229,13 +230,17 @@ class OnePlaceDrafts:
 
     def _within_reach(self, mode: Mode, cells: Indices) -> Indices:
         """Return the drafts that may beat the best with the shortest exchange through any hub."""
-        least, transport = LeastSteps(self.judge.problem), traits(mode.strategy).transport
+        least, transport = self._least_steps, traits(mode.strategy).transport
         count, at = np.unique(self.count[cells], return_inverse=True)
         communication = [least.exchange_s(transport, "", int(workers)) for workers in count]
         seconds = mode.round_s(mode.samples / self.speed[cells], np.array(communication)[at])
         speed = mode.samples / mode.multiplier / seconds
         kept, values = promise(self.judge, speed, self.usd[cells], self.carbon[cells])
         return cells[kept[values[kept] < self.judge.target.best_key[0]]]
+
+    @cached_property
+    def _least_steps(self) -> LeastSteps:
+        return LeastSteps(self.judge.problem)
 
     def _mixes(self, has_data: Array) -> list[dict[int, int]]:
         """List what each place gives by value, or by speed, within quotas and budget."""
