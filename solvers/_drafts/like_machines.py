@@ -20,6 +20,8 @@ NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 """Machines in each region, or in one of them beside a single one in each other."""
 DEVICES = 8
 """Devices of which machines in several regions are drafted."""
+FEW = (1, 2, 4, 16)
+"""Numbers by which these are chosen."""
 PROVIDERS = 2
 """Drafts of a device, of as many providers."""
 LOOKED_AT = 200
@@ -136,26 +138,12 @@ class LikeRegionDrafts(SeveralRegionDrafts):
     """Machines of one device over several regions: as many in each, or many beside single ones."""
 
     def _promising(self, mode: Mode, most: int) -> list[dict[int, int]]:
-        judge, like = self.judge, LikeMachines.of(self.judge)
-        numbers = self._numbers()
+        like, numbers = LikeMachines.of(self.judge), self._numbers()
+        if not len(numbers):
+            return []
         found: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
-        for device in self._devices(like) if len(numbers) else ():
-            judge.target.check_time()
-            team_at = np.full(len(self.market.places), -1)
-            own = np.flatnonzero(like.device == device)
-            team_at[like.place[own]] = own
-            teams = team_at[self.sets]
-            sets = np.flatnonzero(np.all(teams >= 0, axis=1))
-            teams = teams[sets][:, None]
-            usd = like.usd[teams, numbers].sum(axis=2)
-            at, chosen = np.nonzero(usd <= min(judge.target.budget_usd_per_hour, 1e12))
-            count, team = numbers[chosen], teams[at, 0]
-            speed, egress = self._figures(
-                mode, sets[at], count.astype(np.float64), like.speed[team, count].sum(axis=1)
-            )
-            order, value = promise(
-                judge, speed, usd[at, chosen] + egress, like.carbon[team, count].sum(axis=1)
-            )
+        for device in self._devices(mode, like, numbers):
+            order, value, team, count = self._promised(mode, like, device, numbers)
             first: dict[str, int] = {}  # links of one provider are alike
             for k in order[:LOOKED_AT].tolist():
                 place = self.market.places[like.place[team[k, 0]]]
@@ -173,6 +161,30 @@ class LikeRegionDrafts(SeveralRegionDrafts):
             for _, team, count in sorted(found)[:DRAFTED]
         ]
 
+    def _promised(
+        self, mode: Mode, like: LikeMachines, device: int, numbers: Indices
+    ) -> tuple[Indices, Array, Indices, Indices]:
+        """Return the payable drafts of a device, best first, by a rough round over the slowest
+        link: their order, the objective of all, and their teams and numbers of machines; shapes
+        (within limits,), (payable,) and (payable, regions).
+        """
+        judge = self.judge
+        judge.target.check_time()
+        team_at = np.full(len(self.market.places), -1)
+        own = np.flatnonzero(like.device == device)
+        team_at[like.place[own]] = own
+        teams = team_at[self.sets]
+        sets = np.flatnonzero(np.all(teams >= 0, axis=1))
+        teams = teams[sets][:, None]
+        usd = like.usd[teams, numbers].sum(axis=2)
+        at, chosen = np.nonzero(usd <= min(judge.target.budget_usd_per_hour, 1e12))
+        count, team = numbers[chosen], teams[at, 0]
+        speed, egress = self._figures(
+            mode, sets[at], count.astype(np.float64), like.speed[team, count].sum(axis=1)
+        )
+        carbon = like.carbon[team, count].sum(axis=1)
+        return *promise(judge, speed, usd[at, chosen] + egress, carbon), team, count
+
     def _numbers(self) -> Indices:
         """List machines of each region; shape (choices, regions)."""
         regions, most = self.sets.shape[1], self.judge.most
@@ -184,15 +196,14 @@ class LikeRegionDrafts(SeveralRegionDrafts):
         within = [row for row in rows if self.judge.wish.min_workers <= sum(row) <= most]
         return np.array(sorted(within), dtype=np.intp).reshape(-1, regions)
 
-    def _devices(self, like: LikeMachines) -> list[int]:
-        """List the devices that do most in a region for its part of the budget, or for their price
-        where there is none.
+    def _devices(self, mode: Mode, like: LikeMachines, numbers: Indices) -> list[int]:
+        """List the devices that promise most with few numbers of machines: alone some do more for
+        their price than over the links of the places that have them.
         """
-        target = self.judge.target
-        part_usd = target.budget_usd_per_hour / self.sets.shape[1]
-        payable = (like.usd <= min(part_usd, 1e12)).sum(axis=1) - 1
-        worth = np.take_along_axis(like.speed, payable[:, None], axis=1)[:, 0]
-        if not target.objective.by_speed:
-            worth = np.where(payable > 0, like.speed[:, 1] / np.maximum(like.usd[:, 1], 1e-9), 0)
-        order = np.argsort(-worth, kind="stable")
-        return list(dict.fromkeys(like.device[order].tolist()))[:DEVICES]
+        few = numbers[np.isin(numbers, FEW).all(axis=1)]
+        best = {}
+        for device in np.unique(like.device).tolist():
+            order, value, *_ = self._promised(mode, like, device, few if len(few) else numbers)
+            if order.size:
+                best[device] = float(value[order[0]])
+        return sorted(best, key=best.__getitem__)[:DEVICES]

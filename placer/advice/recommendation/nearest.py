@@ -25,7 +25,7 @@ Change = tuple[str, Requirements, str]
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
     """Find what fits after one wish is changed: a limit; else any other wish, or all limits."""
-    wish = problem.requirements
+    wish, options = problem.requirements, short_search(options, BASELINE_NODES)
 
     def fitting(*changes: Change) -> list[Option]:
         tried = (
@@ -114,12 +114,11 @@ def solve_changed(
     options: SolveOptions,
     label: str,
     note: str = "",
-    nodes: int = BASELINE_NODES,
 ) -> Option | None:
-    """Solve with changed wishes in a short search; None if nothing fits, or no time is left."""
+    """Solve with changed wishes; None if nothing fits, or no time is left."""
     if allowance.current().spent:
         return None
-    result = solve(replace(problem, requirements=changed), solver, short_search(options, nodes))
+    result = solve(replace(problem, requirements=changed), solver, options)
     if result.placement is None or result.estimate is None:
         return None
     proved = result.status is Status.OPTIMAL

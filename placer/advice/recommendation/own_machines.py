@@ -58,7 +58,7 @@ def own_or_rented(
 
 def _best(asked: Problem, problem: Problem, solver: str, options: SolveOptions) -> Option | None:
     """Return what a short search finds, with its figures in the question of the user."""
-    found = solve_changed(asked, asked.requirements, solver, options, "", nodes=NODES)
+    found = solve_changed(asked, asked.requirements, solver, short_search(options, NODES), "")
     return found and replace(found, estimate=estimate(found.placement, problem))
 
 

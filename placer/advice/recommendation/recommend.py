@@ -65,10 +65,10 @@ CLEARLY = 1.05
 NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""
 SPREAD_NODES = 10
-"""Nodes of the search for a placement over two regions to compare with: 50 take three times the CPU
-and found up to 12 % more for one of nine questions."""
+"""Nodes of the search for unlike machines over two regions to compare with: 50 take three times the
+CPU and found up to 12 % more for one of nine questions."""
 LOCAL_NODES = 50
-"""Nodes of the search for local steps."""
+"""Nodes of the search for unlike machines with local steps."""
 BLIND_NODES = 200
 """Nodes of the search without egress beside an answer in one region: 50 miss what some of the
 frozen questions find, 1,000 find no more and take up to 2.7 s.
@@ -399,10 +399,11 @@ def promise(placement: Placement, problem: Problem, least_steps: LeastSteps) -> 
 
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
-    """Return the best placement over at least two regions that a short search finds."""
+    """Return the best placement over at least two regions that is found in little time."""
     wish = problem.requirements
     spread = replace(wish, min_regions=max(2, wish.min_regions))
-    return solve_changed(problem, spread, solver, options, "spread", nodes=SPREAD_NODES)
+    shortly = _shortly(problem, options, SPREAD_NODES)
+    return solve_changed(problem, spread, solver, shortly, "spread")
 
 
 def best_local(result: Result, solver: str, options: SolveOptions) -> Placement | None:
@@ -417,7 +418,20 @@ def best_local(result: Result, solver: str, options: SolveOptions) -> Placement 
         requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS),
     )
     worth = value * WORTH_A_WORD if result.objective.maximised else value / WORTH_A_WORD
-    return solve(local, solver, replace(short_search(options, LOCAL_NODES), beat=worth)).placement
+    found = solve(local, solver, replace(_shortly(local, options, LOCAL_NODES), beat=worth))
+    if found.value is None or not result.objective.better(found.value, worth):
+        return None
+    return found.placement
+
+
+def _shortly(problem: Problem, options: SolveOptions, nodes: int) -> SolveOptions:
+    """Return the options of a question that is asked beside another: a draft of machines of one
+    kind, which is as good as a short search of them, or so many nodes.
+    """
+    shortly = short_search(options, nodes)
+    if not problem.uniform or problem.island_question is not None:
+        return shortly
+    return replace(shortly, proof="quick", node_limit=None)
 
 
 def mixing_notes(result: Result, options: SolveOptions) -> Iterator[Warn]:
@@ -441,7 +455,11 @@ def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option
     """Return the best placement that leaves data that may move where it is, by a short search."""
     if not problem.requirements.data_moves:
         return None
-    return solve_changed(problem, problem.requirements.with_data_staying(), solver, options, "stay")
+    staying, shortly = (
+        problem.requirements.with_data_staying(),
+        short_search(options, BASELINE_NODES),
+    )
+    return solve_changed(problem, staying, solver, shortly, "stay")
 
 
 def _baselines(
@@ -480,7 +498,7 @@ def egress_blind(result: Result, solver: str, options: SolveOptions) -> Placemen
         return solve(sightless, solver, short).placement
     # What stays in one region pays no egress, so free egress can only favour several regions.
     spread = replace(sightless, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
-    short = replace(short_search(options, BASELINE_NODES), beat=value)
+    short = replace(short_search(options, BLIND_NODES), beat=value)
     return solve(spread, solver, short).placement or result.placement
 
 

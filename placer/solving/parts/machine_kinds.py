@@ -85,7 +85,7 @@ def _first_look(options: SolveOptions) -> SolveOptions:
     """
     # What is better with unlike machines is no news of an answer.
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
-    if options.proof != "full" or options.node_limit is not None or options.certificate:
+    if options.proof != "full" or options.certificate:
         return asked
     return replace(asked, proof="quick")
 
