@@ -498,7 +498,7 @@ def egress_blind(result: Result, solver: str, options: SolveOptions) -> Placemen
         return solve(sightless, solver, short).placement
     # What stays in one region pays no egress, so free egress can only favour several regions.
     spread = replace(sightless, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
-    short = replace(short_search(options, BLIND_NODES), beat=value)
+    short = replace(short_search(options, BASELINE_NODES), beat=value)
     return solve(spread, solver, short).placement or result.placement
 
 

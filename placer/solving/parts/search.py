@@ -191,6 +191,7 @@ class PartSearch:
         own = replace(
             self.options.deaf,
             time_limit_s=seconds,
+            node_limit=self.nodes_left,
             pause_nodes=self.pause_nodes,
             start=None,
             hint=None,
@@ -270,8 +271,15 @@ class PartSearch:
     def spent(self) -> bool:
         """Whether nothing more may be asked."""
         found = self.options.first and self.best is not None
-        short = self.options.node_limit is not None and self.asked >= self.most_short
+        nodes = self.nodes_left
+        short = nodes is not None and (self.asked >= self.most_short or nodes <= 0)
         return short or found or self.stopped is not None or bool(self.allowed.spent)
+
+    @property
+    def nodes_left(self) -> int | None:
+        """Nodes that all parts together may still take; None without a limit."""
+        limit = self.options.node_limit
+        return None if limit is None else limit - self.nodes
 
     def count(self, answer: Result) -> None:
         """Add what a search did, and what it says of each strategy."""
