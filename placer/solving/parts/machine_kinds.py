@@ -59,42 +59,37 @@ def best_of_kinds(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
-        look = _first_look(options)
-        drafts = look.proof != options.proof
-        found = Result(problem=problem, status=Status.UNKNOWN, solver=solver)
-        if drafts and options.beat is None:  # mostly nothing beats a value, whatever is drafted
-            found = ask(problem, look)
-        if found.placement is None and not (drafts and options.beat is not None):
-            # Not drafted, or not in time: a search rules out all kinds, or ends with an answer.
-            look = replace(look, proof=options.proof)
-            wish = replace(problem.requirements, uniform=False)
-            found = replace(ask(replace(problem, requirements=wish), look), problem=problem)
+        own = replace(options, certificate=False)
+        search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
+        found, is_open = _looked_at(problem, ask, options, search)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
         if not unlike and found.value is not None and options.on_better is not None:
             options.on_better(found.value)
-        if unlike or _is_open(found, options, look):
-            own = replace(options, certificate=False)
-            search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
+        if unlike or is_open:
             found = search.beside(found)
         return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
 
 
-def _first_look(options: SolveOptions) -> SolveOptions:
-    """Return how the first question is asked: for a draft of machines that are alike. A certificate
-    speaks of any machines, though, and a short search has few nodes for each kind.
+def _looked_at(
+    problem: Problem, ask: Ask, options: SolveOptions, search: _KindSearch
+) -> tuple[Result, bool]:
+    """Return a first answer, and whether a kind may hold a better one than machines that are alike:
+    a draft of these, else what a search of any machines finds or rules out. A certificate speaks of
+    any machines, and few nodes rule out all kinds together where a value is to be beaten.
     """
     # What is better with unlike machines is no news of an answer.
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
-    if options.proof != "full" or options.certificate:
-        return asked
-    return replace(asked, proof="quick")
-
-
-def _is_open(found: Result, options: SolveOptions, asked: SolveOptions) -> bool:
-    """Tell whether a kind may hold something better than machines that are alike by chance."""
-    if found.status is Status.TIME_LIMIT:
-        return options.node_limit is None
-    return found.status is not Status.INFEASIBLE and asked.proof != options.proof
+    if options.proof == "full" and not options.certificate:
+        if options.beat is None:
+            draft = ask(problem, replace(asked, proof="quick"))
+            if draft.placement is not None:
+                return draft, True
+        elif options.node_limit is None or not search.may_improve:
+            # Mostly nothing beats a value, whatever is drafted.
+            return Result(problem=problem, status=Status.UNKNOWN, solver=search.solver), True
+    wish = replace(problem.requirements, uniform=False)
+    found = replace(ask(replace(problem, requirements=wish), asked), problem=problem)
+    return found, found.status is Status.TIME_LIMIT and options.node_limit is None
 
 
 def _device(machines: WorkerGroup | VmOffer) -> str:
@@ -222,15 +217,24 @@ class _KindSearch(PartSearch):
                     continue
             self.push(part)
 
+    @property
+    def may_improve(self) -> bool:
+        """Whether the bounds of some kind leave anything worth finding."""
+        kinds = _kinds(self.problem).items()
+        return any(
+            self.worth(self._rank(kind)) and self.worth(self._closer(device))
+            for device, kind in kinds
+        )
+
     def go_on(self, part: Part) -> None:
         """Ask about a kind, or open it again where a closer bound leaves less of it."""
         asked = part.asked
         assert asked is not None
-        device = asked.requirements.gpus[0]
-        if device in self._closer_ranks:
+        closer = self._closer(asked.requirements.gpus[0])
+        if closer <= part.rank:
             self.work(part, asked)
-        elif self.worth(self._closer(device)):
-            self.push(replace(part, rank=max(part.rank, self._closer(device))))
+        elif self.worth(closer):
+            self.push(replace(part, rank=closer))
 
     def _closer(self, device: str) -> float:
         if device not in self._closer_ranks:
