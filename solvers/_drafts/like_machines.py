@@ -202,7 +202,7 @@ class LikeRegionDrafts(SeveralRegionDrafts):
         """
         few = numbers[np.isin(numbers, FEW).all(axis=1)]
         best = {}
-        for device in np.unique(like.device).tolist():
+        for device in dict.fromkeys(like.device.tolist()):
             order, value, *_ = self._promised(mode, like, device, few if len(few) else numbers)
             if order.size:
                 best[device] = float(value[order[0]])

@@ -185,7 +185,7 @@ class LeastSteps:
         pools = self.problem.pools
         (place_of, names), (host_of, _) = pools.places, pools.by_kind(lambda pool: pool.host)
         hosts = [*dict.fromkeys(pool.host for pool in pools.kinds)]
-        cells = zip(*divmod(np.unique(host_of * len(names) + place_of), len(names)), strict=True)
+        cells = dict.fromkeys(zip(host_of.tolist(), place_of.tolist(), strict=True))
         found: dict[str, list[str]] = {host: [] for host in hosts}
         for host, place in cells:
             found[hosts[host]].append(names[place])

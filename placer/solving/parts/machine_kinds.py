@@ -12,22 +12,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.dollars import usd_per_million_samples
-from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.least_steps import LeastSteps
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.market.network.link_model import Array
 from placer.market.table import members
-from placer.problem.admitted_exchanges import exchanges
 from placer.problem.kept_answers import Recent
-from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
+from placer.problem.placement import WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.workers.pool import Pool
 from placer.problem.workers.pools import Pools
@@ -40,8 +37,6 @@ from placer.solving.result import Result
 
 ANY_SHARE = 0.25
 """Share of the time for the first question."""
-ONE_REGION_SHARE = 0.4
-"""Share of the time that is left then for the question about one region."""
 PAUSE_NODES = 100
 """Nodes after which a kind waits until every other has been asked about once: what one of these
 finds may close it.
@@ -166,51 +161,41 @@ def _kinds(problem: Problem) -> dict[str, _Kind]:
 
 
 class _KindSearch(PartSearch):
-    """The best answer so far, and the kinds of machines that are open."""
+    """The best answer so far, and the kinds of machines that are open. ``first`` is the device that
+    is asked about first: what is found of it closes others sooner.
+    """
 
     most_short = 5
     least_drafts = 5
     least = -math.inf
+    first = ""
 
     def beside(self, whole: Result) -> Result:
-        """Search with what is known where any machines may be mixed: a bound, and the kinds that
-        are good together, which are often good alone.
+        """Search with what is known where any machines may be mixed: a bound, and an answer if its
+        machines are alike, else a draft of such ones, whose device is asked about first.
         """
         self.count(whole)
         if whole.interrupted or whole.status is Status.MEMORY_LIMIT:
             self.stopped = whole.status
         if whole.bound is not None:
             self.least = -self.objective.sign * whole.bound
-        if whole.placement is not None:
-            self.first = tuple(self._by_work(whole.placement))
-            for alike in self._alike(whole.placement):
-                self.offer(alike)
-        wish = self.problem.requirements
-        several = wish.min_regions <= 1 and wish.max_regions > 1
-        if several and whole.status.stopped and self.options.node_limit is None:
-            self.offer_narrower(ONE_REGION_SHARE, max_regions=1)
+        known = whole.placement
+        if known is not None and len(known.kinds) > 1 and self.stopped is None:
+            known = self.ask(self.problem, replace(self.options.deaf, proof="quick")).placement
+        if known is not None:
+            self.first = _device(known.groups[0])
+            self.offer(known)
         return self.run()
-
-    def _by_work(self, placement: Placement) -> list[str]:
-        """List the devices of a placement, those first that do most of its work: what is found of
-        them closes others sooner.
-        """
-        speed: dict[str, float] = {}
-        for group in placement.groups:
-            own = group.count * pool_of(group, self.problem, placement.workers).shared.value
-            speed[_device(group)] = speed.get(_device(group), 0.0) + own
-        return sorted(speed, key=lambda device: (-speed[device], device))
 
     def begin(self) -> None:
         kinds = _kinds(self.problem)
         if len(kinds) > 1 and self.options.node_limit is None:
             self.pause_nodes = PAUSE_NODES
-        for number, device in enumerate(dict.fromkeys([*self.first, *kinds])):
-            kind = kinds[device]
+        for number, (device, kind) in enumerate(kinds.items()):
             wish = replace(self.problem.requirements, gpus=(device,), uniform=False)
             asked = self.problem.with_pools(wish, kind.pools)
             part = Part(rank=max(self.least, self._rank(kind)), number=number, asked=asked)
-            if device in self.first and self.worth(part.rank):
+            if device == self.first and self.worth(part.rank):
                 part = replace(part, rank=max(part.rank, self._closer(device)))
                 if self.worth(part.rank) and not self.spent:
                     self.work(part, asked)
@@ -254,18 +239,6 @@ class _KindSearch(PartSearch):
                     self.offer(found)
                 if self.best is not None:
                     break
-
-    def _alike(self, placement: Placement) -> Iterator[Placement]:
-        whole = placement.exchange
-        for device in self.first:
-            alone = replace(
-                placement, groups=tuple(g for g in placement.groups if _device(g) == device)
-            )
-            wanted = ((whole.strategy, whole.local_steps), (NO_EXCHANGE, 1))
-            found = exchanges(self.problem, alone.workers_by_place)
-            alike = (e for e in found if (e.strategy, e.local_steps) in wanted)
-            for exchange in islice(alike, 1):
-                yield replace(alone, exchange=exchange)
 
     def _rank(self, kind: _Kind) -> float:
         """Return a bound on the value of a kind, lowest is best. Exchanges take time and money: no

@@ -48,12 +48,11 @@ class PartSearch:
     """The best answer so far, and the parts that are open, the best bound first. Mutable. ``left``
     holds what was stopped, ``share`` that of the remaining time which a part may take,
     ``most_short`` the questions of a search whose answer is only compared with, ``least_drafts``
-    those of one without a proof, ``first`` the devices that are asked about first.
+    those of one without a proof.
     """
 
     most_short = 16
     least_drafts = 0
-    first: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -215,7 +214,6 @@ class PartSearch:
             return
         with allowance.opened(seconds, own.memory_limit_bytes, own.cancel) as allowed:
             search = type(self)(asked, self.ask, own, self.solver, allowed, proves=self.proves)
-            search.first = self.first
             found = search.run()
         self.count(found)
         if found.placement is not None:
