@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from operator import eq
 from typing import Any
 
 from placer.errors import PlacerError
@@ -109,27 +111,45 @@ def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
 
 
 def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
-    """Return the machines at a place that may be a parameter server; the first one that holds the
-    gradients is taken. On demand, whatever the market of the workers: without its server nothing
-    goes on, and a wish for spot workers must not admit what no wider one does. Machines of limited
-    number are left to the workers. A server with GPUs counts against their quota. Small machines
-    get a small share of the network, so one with `SERVER_VCPUS` is taken where there is one.
+    """Return the machines at a place that may be the parameter server of some number of workers;
+    the first one that holds the gradients is taken. On demand, whatever the market of the workers:
+    without its server nothing goes on, and a wish for spot workers must not admit what no wider one
+    does. Machines of limited number are left to the workers. A server with GPUs counts against
+    their quota. Small machines get a small share of the network, so one with `SERVER_VCPUS` is
+    taken where there is one.
     """
     kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault(
         "servers", Recent(KEPT_SERVERS)
     )
     places = kept.get(servers_key(problem), dict)
     if place not in places:
-        able = [
-            o
-            for o in problem.catalog.offers_at(place)
-            if o.available is None and o.market == SERVER_MARKET and _within_quota(o, problem)
-        ]
-        order = sorted(
-            able, key=lambda o: (o.vcpus < SERVER_VCPUS, o.usd_per_hour, o.instance_type, o.market)
-        )
-        places[place] = tuple(order)
+        places[place] = tuple(_servers(place, problem))
     return places[place]
+
+
+def _servers(place: str, problem: Problem) -> Iterator[VmOffer]:
+    """Yield the machines of which each has more memory than all that come before it: no other one
+    is the first that holds some gradients.
+    """
+    catalog, most = problem.catalog, 0.0
+    table, rows = catalog.table, catalog.rows_by_place.get(place)
+    if rows is None:
+        return
+    rows = rows[table.column("market").at(rows).where(partial(eq, SERVER_MARKET))]
+    vcpus, usd, gib = (
+        table.column(name).numbers[rows] for name in ("vcpus", "usd_per_hour", "memory_gib")
+    )
+    types = table.column("instance_type")
+    names = map(types.values.__getitem__, types.array[rows].tolist())
+    small = (vcpus < SERVER_VCPUS).tolist()
+    for *_, memory, row in sorted(
+        zip(small, usd.tolist(), names, gib.tolist(), rows.tolist(), strict=True)
+    ):
+        if memory > most:
+            offer = catalog.offers[row]
+            if offer.available is None and _within_quota(offer, problem):
+                most = memory
+                yield offer
 
 
 def servers_key(problem: Problem) -> tuple[tuple[Quota, ...], int | None]:
@@ -139,8 +159,7 @@ def servers_key(problem: Problem) -> tuple[tuple[Quota, ...], int | None]:
 
 def same_servers(problem: Problem, other: Problem) -> bool:
     """Return whether two questions about one catalog choose the same server at every place, for any
-    number of workers. The first machine that holds the gradients is taken, so only one with more
-    memory than all before it is ever chosen.
+    number of workers.
     """
     if servers_key(problem) == servers_key(other):
         return True
@@ -148,20 +167,10 @@ def same_servers(problem: Problem, other: Problem) -> bool:
     return kept.get(
         (servers_key(problem), servers_key(other)),
         lambda: all(
-            _chosen(servers_at(region, problem)) == _chosen(servers_at(region, other))
+            servers_at(region, problem) == servers_at(region, other)
             for region in problem.catalog.regions
         ),
     )
-
-
-def _chosen(servers: tuple[VmOffer, ...]) -> list[int]:
-    """Return the machines that are chosen for some number of workers, by identity."""
-    most, chosen = 0.0, []
-    for offer in servers:
-        if offer.memory_gib > most:
-            most = offer.memory_gib
-            chosen.append(id(offer))
-    return chosen
 
 
 def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:

@@ -25,7 +25,7 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_named
 from placer.cost_model.timing.services import aggregate_seconds, worker_transfer_seconds
-from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at, server_bytes, servers_at
+from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at, server_bytes
 from placer.problem.exchange import strategy, traits
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
@@ -327,8 +327,10 @@ def test_a_server_is_the_cheapest_roomy_machine_that_holds_the_gradients(default
         for workers in (2, 100, 10**9):
             fits = [
                 o
-                for o in servers_at(place, problem)
-                if o.memory_gib * GIB >= server_bytes(workers, problem)
+                for o in default.offers_at(place)
+                if o.market == "on_demand"
+                and o.available is None
+                and o.memory_gib * GIB >= server_bytes(workers, problem)
             ]
             roomy = [o for o in fits if o.vcpus >= SERVER_VCPUS] or fits
             chosen = server_at(place, workers, problem)
