@@ -11,6 +11,8 @@ from ._drafts.construction import Drafting, answered
 
 PROVES = False
 """It has no bounds."""
+DRAWS_ALIKE = True
+"""It drafts machines of one kind where these are asked for."""
 
 
 def solve(problem: Problem, options: SolveOptions) -> Answer:

@@ -152,16 +152,21 @@ def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
         return _checked(asked, solver, own, run)
 
     if _asks_by_kind(problem, solver):
-        alike = options.proof != "full" and _draws_alike(solver)
-        drafted = ask(problem, options) if alike else None
+        alike = _draws_alike(solver)
+        drafted = ask(problem, options) if alike and options.proof != "full" else None
         if drafted is not None and drafted.placement is not None:
             return drafted
-        from placer.solving.parts.machine_kinds import best_of_kinds as best  # hivemind does not
+        from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
+
+        proves = _proves(solver)
+        found = best_of_kinds(problem, ask, options, solver, proves=proves, draws_alike=alike)
     elif _counts_workers(problem, solver):
-        from placer.solving.parts.worker_counts import best_worker_count as best
+        from placer.solving.parts.worker_counts import best_worker_count
+
+        found = best_worker_count(problem, ask, options, solver, proves=_proves(solver))
     else:
         return ask(problem, options)
-    return _verified(best(problem, ask, options, solver, proves=_proves(solver)))
+    return _verified(found)
 
 
 def _asks_by_kind(problem: Problem, solver: str) -> bool:

@@ -4,12 +4,13 @@ import random
 
 import pytest
 
+import placer
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions
+from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.parts import machine_kinds
-from placer.solving.solve import solve
+from placer.solving.solve import load_solver, solve
 from proofs import MARKETS
 
 BEATEN = 0.05
@@ -66,3 +67,29 @@ def test_no_kind_is_better_than_its_bounds(market: str) -> None:
     assert asked >= 30
     assert closer >= 10
     assert in_several_ways >= 10
+
+
+@pytest.mark.parametrize("solver", ["milp", "cpsat"])
+def test_only_solvers_with_drafts_of_one_kind_are_asked_for_one(
+    solver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program knows nothing of kinds: asked for a draft of machines that are alike it would look
+    for one until a quarter of the time is over. It is asked about any machines, then about a kind.
+    """
+    module, asked = load_solver(solver), list[bool]()
+    plain = module.solve
+
+    def counted(problem: Problem, options: SolveOptions) -> Answer:
+        asked.append(problem.uniform)
+        answer: Answer = plain(problem, options)
+        return answer
+
+    monkeypatch.setattr(module, "solve", counted)
+    problem = placer.Advisor().problem(
+        "roberta-xlm", budget="5/h", market="on-demand", places="aws/us-*", figures="book"
+    )
+    assert problem.uniform
+    result = solve(problem, solver)
+    assert result.status is Status.OPTIMAL
+    assert len(asked) >= 2
+    assert not any(asked)

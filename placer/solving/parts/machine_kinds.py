@@ -44,11 +44,18 @@ finds may close it.
 
 
 def best_of_kinds(
-    problem: Problem, ask: Ask, options: SolveOptions, solver: str, *, proves: bool
+    problem: Problem,
+    ask: Ask,
+    options: SolveOptions,
+    solver: str,
+    *,
+    proves: bool,
+    draws_alike: bool,
 ) -> Result:
     """Find the best placement whose machines are all of one kind, and prove it: the bound holds for
     every kind. Machines of one kind are some of any machines, so that the best of any are the best
-    of one kind where they are alike, and bound them where they are not.
+    of one kind where they are alike, and bound them where they are not. ``draws_alike`` tells
+    whether the solver has drafts of machines of one kind.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
@@ -56,6 +63,7 @@ def best_of_kinds(
         began = time.perf_counter()
         own = replace(options, certificate=False)
         search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
+        search.draws_alike = draws_alike
         found, is_open = _looked_at(problem, ask, options, search)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
         if not unlike and found.value is not None and options.on_better is not None:
@@ -76,8 +84,8 @@ def _looked_at(
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
     if options.proof == "full" and not options.certificate:
         if options.beat is None:
-            draft = ask(problem, replace(asked, proof="quick"))
-            if draft.placement is not None:
+            draft = ask(problem, replace(asked, proof="quick")) if search.draws_alike else None
+            if draft is not None and draft.placement is not None:
                 return draft, True
         elif options.node_limit is None or not search.may_improve:
             # Mostly nothing beats a value, whatever is drafted.
@@ -169,6 +177,7 @@ class _KindSearch(PartSearch):
     least_drafts = 5
     least = -math.inf
     first = ""
+    draws_alike = False
 
     def beside(self, whole: Result) -> Result:
         """Search with what is known where any machines may be mixed: a bound, and an answer if its
@@ -180,8 +189,10 @@ class _KindSearch(PartSearch):
         if whole.bound is not None:
             self.least = -self.objective.sign * whole.bound
         known = whole.placement
-        if known is not None and len(known.kinds) > 1 and self.stopped is None:
-            known = self.ask(self.problem, replace(self.options.deaf, proof="quick")).placement
+        if known is not None and len(known.kinds) > 1:
+            drafting = replace(self.options.deaf, proof="quick")
+            drawn = self.draws_alike and self.stopped is None
+            known = self.ask(self.problem, drafting).placement if drawn else None
         if known is not None:
             self.first = _device(known.groups[0])
             self.offer(known)
