@@ -402,8 +402,9 @@ def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Option 
     """Return the best placement over at least two regions that is found in little time."""
     wish = problem.requirements
     spread = replace(wish, min_regions=max(2, wish.min_regions))
-    shortly = _shortly(problem, options, SPREAD_NODES)
-    return solve_changed(problem, spread, solver, shortly, "spread")
+    return solve_changed(
+        problem, spread, *_shortly(problem, solver, options, SPREAD_NODES), "spread"
+    )
 
 
 def best_local(result: Result, solver: str, options: SolveOptions) -> Placement | None:
@@ -418,26 +419,32 @@ def best_local(result: Result, solver: str, options: SolveOptions) -> Placement 
         requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS),
     )
     worth = value * WORTH_A_WORD if result.objective.maximised else value / WORTH_A_WORD
-    found = solve(local, solver, replace(_shortly(local, options, LOCAL_NODES), beat=worth))
+    asked, shortly = _shortly(local, solver, options, LOCAL_NODES)
+    found = solve(local, asked, replace(shortly, beat=worth))
     if found.value is None or not result.objective.better(found.value, worth):
         return None
     return found.placement
 
 
-def _shortly(problem: Problem, options: SolveOptions, nodes: int) -> SolveOptions:
-    """Return the options of a question that is asked beside another: a draft of machines of one
-    kind, which is as good as a short search of them, or so many nodes.
+def _shortly(
+    problem: Problem, solver: str, options: SolveOptions, nodes: int
+) -> tuple[str, SolveOptions]:
+    """Return who answers a question beside another, and how: a draft of machines of one kind, which
+    is as good as a short search of them, or a search of so many nodes.
     """
     shortly = short_search(options, nodes)
-    if not problem.uniform or problem.island_question is not None:
-        return shortly
-    return replace(shortly, proof="quick", node_limit=None)
+    return ("greedy", replace(shortly, proof="quick")) if _by_kind(problem) else (solver, shortly)
+
+
+def _by_kind(problem: Problem) -> bool:
+    """Return whether all workers are machines of one kind, without plans."""
+    return problem.uniform and problem.island_question is None
 
 
 def mixing_notes(result: Result, options: SolveOptions) -> Iterator[Warn]:
     """Yield how much better a draft of unlike machines is, where that is worth a word."""
     problem, value = result.problem, result.value
-    if not problem.uniform or problem.island_question is not None or value is None:
+    if value is None or not _by_kind(problem):
         return
     wish = replace(problem.requirements, uniform=False)
     drafting = replace(options.deaf, start=result.placement, certificate=False)
