@@ -1,5 +1,6 @@
 """The answer with all that is said about it."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -9,13 +10,15 @@ from certain import certain
 
 import placer
 from instances import carbon_problem, random_problem, two_places
-from placer.advice.recommendation import recommend as recommendation
+from placer.advice.recommendation import equal_machines as module
+from placer.advice.recommendation.equal_machines import Promise, equal_machines
 from placer.advice.recommendation.notes import notes_of, warnings_of
-from placer.advice.recommendation.recommend import egress_blind, promise, recommend
+from placer.advice.recommendation.recommend import egress_blind, recommend
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import evaluated
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.placement import Placement
+from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
@@ -148,17 +151,20 @@ def test_what_is_left_out_unseen_is_in_no_table(monkeypatch: pytest.MonkeyPatch)
             wish = replace(problem.requirements, objective=objective)
             asked = replace(problem, requirements=wish)
             tables = {}
-            for name, hoped in (("some", promise), ("all", lambda *_: (float("inf"), 0.0))):
-                monkeypatch.setattr(recommendation, "promise", hoped)
-                monkeypatch.setattr(
-                    recommendation, "evaluated", lambda *a, n=name: _counted(seen, n, *a)
-                )
-                result = recommendation.recommend(asked)
+            for name, promised in (("some", equal_machines), ("all", _promised_without_bounds)):
+                monkeypatch.setattr(module, "equal_machines", promised)
+                monkeypatch.setattr(module, "evaluated", lambda *a, n=name: _counted(seen, n, *a))
+                result = recommend(asked)
                 tables[name] = (*result.options, *result.near_misses)
             assert tables["some"] == tables["all"], (seed, objective)
             shown += len(tables["all"])
     assert shown > 30
     assert seen["some"] < seen["all"]
+
+
+def _promised_without_bounds(problem: Problem) -> Iterator[Promise]:
+    for promise in equal_machines(problem):
+        yield promise._replace(samples_per_second=float("inf"), usd_per_hour=0.0)
 
 
 def _counted(seen: dict[str, int], name: str, *words: Any) -> Any:

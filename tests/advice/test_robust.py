@@ -11,14 +11,8 @@ from certain import certain
 
 from instances import random_problem, two_places
 from placements import random_placement
-from placer.advice.recommendation.recommend import NEAR, equal_machines
-from placer.advice.robustness.candidates import (
-    INNER,
-    LEVELS,
-    RIVALS,
-    Candidate,
-    best_equal_machines,
-)
+from placer.advice.recommendation.equal_machines import NEAR, best_equal_machines, equal_machines
+from placer.advice.robustness.candidates import INNER, LEVELS, Candidate
 from placer.advice.robustness.regret import Robustness, assess
 from placer.advice.robustness.uncertainty import (
     TOGETHER,
@@ -138,14 +132,14 @@ def test_rivals_are_the_best_of_each_kind_near_the_limits(seed: int) -> None:
     floor = problem.requirements.floor_samples_per_second or 0.0
     score = objective_of(problem.requirements).score
     best: dict[tuple[str, str], tuple[float, float]] = {}
-    for placement in equal_machines(problem):
+    for placement in (promise.placement for promise in equal_machines(problem)):
         outcome, broken = evaluated(placement, problem)
         near = outcome is not None and outcome.samples_per_second * NEAR >= floor
         if near and outcome is not None and {each.code for each in broken} <= LIMIT_CODES:
             kind = placement.groups[0].device, placement.groups[0].market
             best[kind] = min(score(outcome), best.get(kind, (math.inf, 0.0)))
     rivals = best_equal_machines(problem)
-    assert [score(evaluate(rival, problem)) for rival in rivals] == sorted(best.values())[:RIVALS]
+    assert [score(evaluate(rival, problem)) for rival in rivals] == sorted(best.values())
 
 
 def test_default_ranges_are_those_of_the_figures() -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Literal
 
 from placer.advice.recommendation.bottlenecks import MORE_WORKERS, default_limits
+from placer.advice.recommendation.equal_machines import (
+    Considered,
+    Fitting,
+    better_equal_machines,
+    considered_machines,
+    machines_of_a_worker,
+    near_misses,
+)
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,
@@ -31,19 +39,13 @@ from placer.advice.recommendation.price_risk import (
     price_risk,
 )
 from placer.advice.recommendation.wider_proofs import WiderProofs
-from placer.cost_model.convergence import multiplier_of
-from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of, with_plans
-from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
-from placer.cost_model.outlook.totals import totals_of
-from placer.cost_model.timing.least_steps import LeastSteps
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import violations
 from placer.documents.schemas.proofs import tail_share
 from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
-from placer.problem.admitted_exchanges import exchange_for
-from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
-from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError
@@ -51,19 +53,10 @@ from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.solving.solve import knowing, solve
-from placer.units import format_duration, format_plain, format_usd, speed_unit
-from placer.workload.island import Island
+from placer.units import format_plain, format_usd
 
-Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
-"""A placement, what it does and costs as far as that can be evaluated, and the limits it breaks."""
-Fitting = list[tuple[Placement, Outcome]]
-"""Placements that keep every limit."""
 Alternatives = bool | Literal["short"]
 """What is looked for beside an answer: all, nothing, or what the short screen shows of it."""
-CLEARLY = 1.05
-"""A near miss gives at least this much more."""
-NEAR = 1.5
-"""A near miss breaks one limit by at most this factor."""
 SPREAD_NODES = 10
 """Nodes of the search for unlike machines over two regions to compare with: 50 take three times the
 CPU and found up to 12 % more for one of nine questions."""
@@ -131,11 +124,11 @@ def _recommended(
     considered: list[Considered] = []
     if alternatives or stopped:
         with allowance.closing(CONSIDERED_S), suppress(OutOfTimeError, MemoryError):
-            considered.extend(_considered(result))
-    considered.sort(key=_machines_of_a_worker)  # of equals the smaller workers are the plainer
+            considered.extend(considered_machines(result))
+    considered.sort(key=machines_of_a_worker)  # of equals the smaller workers are the plainer
     fitting = [(p, got) for p, got, broken in considered if got is not None and not broken]
     if stopped:
-        placement, figures = _better_equal_machines(result, fitting) or (placement, figures)
+        placement, figures = better_equal_machines(result, fitting) or (placement, figures)
     if problem.requirements.confidence is not None or problem.requirements.expected:
         from placer.advice.confidence.choice import confident  # few questions need it
 
@@ -164,7 +157,7 @@ def _recommended(
     result = _with_alternatives(
         result, fitting, solver, options, top, short=alternatives == "short"
     )
-    misses = _near_misses(problem, figures, considered)
+    misses = near_misses(problem, figures, considered)
     return replace(result, near_misses=(*result.near_misses, *misses))
 
 
@@ -259,143 +252,6 @@ def _with_alternatives(
             *outlier_sentences(result),
         ),
     )
-
-
-def _better_equal_machines(result: Result, fitting: Fitting) -> tuple[Placement, Estimate] | None:
-    """Return the best equal machines where a stopped search ended with less."""
-    (chosen, _), problem, score = result.found, result.problem, result.objective.score
-    scored = [(score(outcome), placement) for placement, outcome in fitting]
-    best, placement = min(scored, key=lambda pair: pair[0], default=((math.inf, 0.0), None))
-    if placement is None or best >= score(evaluate(chosen, problem)):
-        return None
-    return placement.canonical(), estimate(placement, problem)
-
-
-def equal_machines(problem: Problem) -> Iterator[Placement]:
-    """Yield every payable count of every kind of machine and market, at its cheapest place."""
-    pools = problem.pools
-    cheapest = pools.cheapest(*pools.by_kind(lambda kind: (kind.name, kind.offer.market)))
-    wish = problem.requirements
-    budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
-    for pool in map(pools.__getitem__, cheapest.tolist()):
-        for n, machines in _counts(pool, problem):
-            usd = n * machines * pool.offer.usd_per_hour
-            if usd <= budget and (n == 1 or ("all-reduce", 1) in problem.modes):
-                group = replace(pool.group(n), machines=machines)
-                exchange = exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem)
-                yield Placement(groups=(group,), exchange=exchange)
-
-
-def _counts(pool: Pool, problem: Problem) -> Iterator[tuple[int, int]]:
-    """Yield how many workers of a kind to consider, and of how many machines each.
-
-    Of workers with a plan, one more than a step can keep busier is left out: the fullest device has
-    as many sequences as with one less. Larger islands than the smallest are considered alone: what
-    several of them do is nearly what one of all their machines does.
-    """
-    wish, planned = problem.requirements, problem.island_question is not None
-    before = 0
-    for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
-        fullest = -(-problem.batch // (n * pool.gpus))
-        if not planned or fullest != before:
-            yield n, pool.machines
-        before = fullest
-    question = problem.island_question
-    if question is None or wish.min_workers > 1:
-        return
-    most = min(question.limits(pool.offer)[1], problem.machines_there(pool.offer))
-    machines = 2 * pool.machines
-    while machines <= most and isinstance(problem.island(pool.offer, machines, workers=1), Island):
-        yield 1, machines
-        machines *= 2
-
-
-def _considered(result: Result) -> Iterator[Considered]:
-    """Yield evaluated equal machines that may be best of a kind or near misses, with limits."""
-    (_, got), problem, objective = result.found, result.problem, result.objective
-    limits = problem.requirements
-    if limits.min_regions > 1:  # equal machines are in one
-        return
-    speed = got.effective_samples_per_second.value * CLEARLY
-    usd = got.usd_per_hour.total / CLEARLY
-    budgeted = limits.budget_usd_per_hour is not None or limits.budget_usd is not None
-    best: dict[tuple[str, str], float] = {}
-    promised, above, least_steps = [], [], least_steps_of(problem)
-    for placement in equal_machines(problem):
-        allowance.check()
-        most, least = promise(placement, problem, least_steps)
-        if most * NEAR < (limits.floor_samples_per_second or 0.0):  # not even a near miss
-            continue
-        if least > (limits.budget_usd_per_hour or math.inf) * (1 + TOLERANCE):
-            above.append((most, least, placement))
-            continue
-        # Nobody promises emissions: 0, so that no placement is left out where they are minimised.
-        promised.append((objective.value_at(most, least, 0.0), most, least, placement))
-    for hoped, most, least, placement in sorted(promised, key=lambda p: -objective.sign * p[0]):
-        kind = placement.groups[0].device, placement.groups[0].market
-        known = best.get(kind)
-        # Only what is faster misses a budget in a way worth a word, and a floor what is cheaper.
-        faster = budgeted and most > speed
-        slower = limits.floor_samples_per_second is not None and least < usd
-        if known is not None and objective.better(known, hoped) and not (faster or slower):
-            continue
-        allowance.check()
-        full = with_plans(placement, problem)
-        outcome, broken = evaluated(full, problem)
-        if outcome is not None and not broken:
-            value = objective.value(outcome)
-            best[kind] = value if known is None or objective.better(value, known) else known
-        yield full, outcome, broken
-    yield from _above_budget([each for each in above if each[0] > speed], speed, problem)
-
-
-def _above_budget(
-    promised: Iterable[tuple[float, float, Placement]], speed: float, problem: Problem
-) -> Iterator[Considered]:
-    """Yield equal machines above the budget, evaluated, until none that is left can be the cheapest
-    near miss or the fastest; of each is ``promised`` the most samples/s and the least USD/h.
-    """
-    known: dict[Placement, Considered] = {}
-    orders: tuple[Callable[[tuple[float, float]], float], ...] = (
-        lambda figures: figures[1],
-        lambda figures: -figures[0],
-    )
-    for key in orders:
-        found = math.inf
-        for most, least, placement in sorted(promised, key=lambda each: key(each[:2])):
-            if key((most, least)) > found:
-                break
-            allowance.check()
-            if placement not in known:
-                full = with_plans(placement, problem)
-                known[placement] = (full, *evaluated(full, problem))
-                yield known[placement]
-            _, outcome, broken = known[placement]
-            missed = {violation.code for violation in broken} == {"budget"}
-            if outcome is not None and missed and outcome.samples_per_second > speed:
-                found = min(found, key((outcome.samples_per_second, outcome.usd.total)))
-
-
-def _machines_of_a_worker(considered: Considered) -> int:
-    return considered[0].groups[0].machines
-
-
-def least_steps_of(problem: Problem) -> LeastSteps:
-    """Return bounds on the steps of equal machines, which exchange by all-reduce."""
-    wish = replace(problem.requirements, exchange="all-reduce")
-    return LeastSteps(replace(problem, requirements=wish))
-
-
-def promise(placement: Placement, problem: Problem, least_steps: LeastSteps) -> tuple[float, float]:
-    """Return the most samples/s and the least USD/h of equal machines: bounds on both."""
-    (group,) = placement.groups
-    pool = pool_of(group, problem)
-    part_s = problem.batch / (group.count * max(pool.alone.value, pool.shared.value))
-    step_s = least_steps.step_s(
-        part_s, pool.host, group.count, pool.machines, free_share=pool.free_share
-    )
-    multiplier = multiplier_of(placement.exchange, problem).value
-    return problem.batch / step_s / multiplier, group.count * pool.usd_per_hour
 
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
@@ -519,74 +375,3 @@ def _only_regions_pay(result: Result) -> bool:
     places = sorted(problem.pools.places[1])
     prices = problem.network.prices(places, same_zone=wish.same_zone)
     return wish.max_regions > 1 and not prices.diagonal().any()
-
-
-def _near_misses(problem: Problem, got: Estimate, considered: list[Considered]) -> Iterator[Option]:
-    """Yield placements just outside one limit that give clearly more: the nearest, and the best."""
-    speed = got.effective_samples_per_second.value
-    near: list[tuple[float, float, str, Placement]] = []
-    for placement, outcome, all_broken in considered:
-        broken = {violation.code for violation in all_broken}
-        if outcome is None or len(broken) != 1 or not broken <= LIMIT_CODES:
-            continue
-        code = broken.pop()
-        if _tells_nothing(code, outcome, got, problem.requirements):
-            continue
-        key = (outcome.usd.total, -outcome.samples_per_second)
-        near.append((*(key if outcome.samples_per_second > speed else key[::-1]), code, placement))
-    chosen = [
-        _first_miss(sorted(near, key=lambda f: f[:2]), problem, got),
-        _first_miss(sorted(near, key=lambda f: (f[1], f[0])), problem, got),
-    ]
-    yield from dict.fromkeys(option for option in chosen if option is not None)
-
-
-def _tells_nothing(code: str, other: Outcome, got: Estimate, wish: Requirements) -> bool:
-    """Return whether price and speed rule a near miss out, as `_miss_words` with an estimate."""
-    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    if code in ("budget", "total-budget") and other.samples_per_second <= speed * CLEARLY:
-        return True
-    if code == "budget":
-        return other.usd.total > (wish.budget_usd_per_hour or math.inf) * NEAR
-    return code == "throughput" and (
-        other.samples_per_second * NEAR < (wish.floor_samples_per_second or 0.0)
-        or other.usd.total * CLEARLY >= usd
-    )
-
-
-def _first_miss(
-    near: Iterable[tuple[float, float, str, Placement]], problem: Problem, winner: Estimate
-) -> Option | None:
-    """Return the first of some placements outside one limit that is worth a word; None without."""
-    for _, _, code, placement in near:
-        other = estimate(placement, problem)
-        note = _miss_words(code, other, winner, problem.requirements)
-        if note:
-            return Option(placement=placement, estimate=other, label="near-miss", note=note)
-    return None
-
-
-def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -> str:
-    """Say by how little a placement misses one limit and what that gives; empty if too little."""
-    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
-    unit, floor = speed_unit(got.tokens_per_sample), wish.floor_samples_per_second
-    gain, faster = f"{100 * (other_speed / speed - 1):+.0f} % {unit}", other_speed > speed * CLEARLY
-    words, near = "", floor is not None and other_speed * NEAR >= floor
-    if code == "budget" and faster:
-        budget = wish.budget_usd_per_hour or 0.0
-        if other_usd <= budget * NEAR:
-            words = f"{format_usd(other_usd - budget)}/h over budget, {gain}"
-    elif code == "total-budget" and faster and wish.objective != "total":  # it saves no dollars
-        total, budget = totals_of(other, wish).usd.value, wish.budget_usd or 0.0
-        if total <= budget * NEAR:
-            words = f"{format_usd(total - budget)} over budget in total, {gain}"
-    elif code == "deadline" and near:
-        there, saved = totals_of(other, wish), totals_of(got, wish).usd.value
-        late = format_duration(there.seconds.value - (wish.deadline_s or 0.0))
-        if there.usd.value * CLEARLY < saved:
-            words = f"{late} after the deadline, saves {format_usd(saved - there.usd.value)}"
-    elif code == "throughput" and near and other_usd * CLEARLY < usd:
-        below = 100 * (1 - other_speed / (floor or 1.0))
-        words = f"{below:.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
-    return words

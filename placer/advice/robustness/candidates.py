@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from placer.advice.recommendation.recommend import NEAR, equal_machines, least_steps_of, promise
+from placer.advice.recommendation.equal_machines import best_equal_machines
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, sampled
 from placer.advice.worlds.whatif import apply
 from placer.cost_model.convergence import multiplier_of, samples_to_target
 from placer.cost_model.dollars import compute_usd_per_hour
-from placer.cost_model.estimate import Outcome, evaluate, offers_of, with_plans, workers_of
-from placer.cost_model.limits import LIMIT_CODES, broken_limits, evaluated, violations
+from placer.cost_model.estimate import Outcome, evaluate, offers_of, workers_of
+from placer.cost_model.limits import broken_limits, violations
 from placer.cost_model.objective import Objective, objective_of
 from placer.cost_model.reduced_problem import used_problem
 from placer.documents.schemas.worlds import MeasuringWorth
@@ -241,7 +240,11 @@ def pool_of_rivals(
     search finds, answers of bad worlds.
     """
     quick = solve(problem, "local_search", options).placement
-    placements = [chosen, *best_equal_machines(problem), *([] if quick is None else [quick])]
+    placements = [
+        chosen,
+        *best_equal_machines(problem)[:RIVALS],
+        *([] if quick is None else [quick]),
+    ]
     ends = boxes.get("price", (0.7, 1.6))
     worlds = [_spot_at(problem, times) for times in ends]  # the whole market at either end
     if problem.requirements.max_regions > 1:
@@ -257,36 +260,6 @@ def pool_of_rivals(
         bad = solved_world(shared, [factor.bad for factor in factors]).placement
         placements += [bad] if bad is not None else []
     return _unlike(placements)
-
-
-def best_equal_machines(problem: Problem) -> list[Placement]:
-    """Return equal machines, the best of each kind that are within the limits or near them, the
-    best kinds first. Those that promise less than what is known of their kind are not evaluated.
-    """
-    objective = objective_of(problem.requirements)
-    floor = (problem.requirements.floor_samples_per_second or 0.0) / NEAR
-    least_steps = least_steps_of(problem)
-    hoped = [
-        (-most if objective.by_speed else objective.value_at(most, least, 0.0), placement)
-        for placement in equal_machines(problem)
-        for most, least in (promise(placement, problem, least_steps),)
-        if most >= floor
-    ]
-    best: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
-    for least_score, placement in sorted(hoped, key=itemgetter(0)):
-        kind = placement.groups[0].device, placement.groups[0].market
-        if kind in best and best[kind][0][0] < least_score:
-            continue
-        planned = with_plans(placement, problem)
-        outcome, broken = evaluated(planned, problem)
-        if outcome is None or outcome.samples_per_second < floor:
-            continue
-        score = objective.score(outcome)
-        if {violation.code for violation in broken} <= LIMIT_CODES and (
-            kind not in best or score < best[kind][0]
-        ):
-            best[kind] = score, planned
-    return [placement for _, placement in sorted(best.values(), key=itemgetter(0))[:RIVALS]]
 
 
 def _unlike(placements: Iterable[Placement]) -> list[Placement]:

@@ -71,14 +71,21 @@ class LeastSteps:
         return least_s
 
     def steps_s(
-        self, part_s: Array, host: str, workers: Array, machines: int, *, apart: bool = False
+        self,
+        part_s: Array,
+        host: str,
+        workers: Array,
+        machines: int,
+        *,
+        apart: bool = False,
+        free_share: float = 1.0,
     ) -> Array:
         """Return `step_s` of some numbers of workers, each with its own part; shape (numbers,)."""
         if not self._ways:
             return part_s
         several = np.maximum(workers, 2)
         exchanges = [
-            seconds - hidden_seconds(part_s, seconds, window)
+            seconds - hidden_seconds(part_s, seconds, free_share * window)
             for transport, window in self._ways
             for seconds in (self.exchange_s(transport, host, several, machines, apart=apart),)
         ]

@@ -1,0 +1,288 @@
+"""Equal machines beside an answer: the best of each kind, and what just breaks one limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from placer.cost_model.convergence import multiplier_of
+from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of, with_plans
+from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated
+from placer.cost_model.objective import objective_of
+from placer.cost_model.outlook.totals import totals_of
+from placer.cost_model.timing.least_steps import LeastSteps
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.records import replace
+from placer.solving import allowance
+from placer.solving.result import Option, Result
+from placer.units import format_duration, format_usd, speed_unit
+from placer.workload.island import Island
+
+Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
+"""A placement, what it does and costs as far as that can be evaluated, and the limits it breaks."""
+Fitting = list[tuple[Placement, Outcome]]
+"""Placements that keep every limit."""
+CLEARLY = 1.05
+"""A near miss gives at least this much more."""
+NEAR = 1.5
+"""A near miss breaks one limit by at most this factor."""
+
+
+class Promise(NamedTuple):
+    """Equal machines with the most samples/s that count and the least USD/h: bounds on both."""
+
+    samples_per_second: float
+    usd_per_hour: float
+    worker: WorkerGroup
+    workers: int
+    exchange: Exchange
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Device and market."""
+        return self.worker.device, self.worker.market
+
+    @property
+    def placement(self) -> Placement:
+        """All workers, without the plan inside each."""
+        return Placement(groups=(replace(self.worker, count=self.workers),), exchange=self.exchange)
+
+
+def equal_machines(problem: Problem) -> Iterator[Promise]:
+    """Yield every payable count of every kind of machine and market, at its cheapest place."""
+    wish = problem.requirements
+    budget = (wish.budget_usd_per_hour or math.inf) * NEAR
+    least_steps = LeastSteps(replace(problem, requirements=replace(wish, exchange="all-reduce")))
+    alone, together = (exchange_for(name, 2, problem) for name in (NO_EXCHANGE, "all-reduce"))
+    multipliers = [multiplier_of(exchange, problem).value for exchange in (alone, together)]
+    exchanges = ("all-reduce", 1) in problem.modes
+    for worker, counts in _counted(problem):
+        allowance.check()
+        pool = pool_of(worker, problem)
+        payable = counts * pool.usd_per_hour <= budget
+        n = counts[payable if exchanges else payable & (counts == 1)]
+        part_s = problem.batch / (n * max(pool.alone.value, pool.shared.value))
+        steps_s = least_steps.steps_s(
+            part_s, pool.host, n, pool.machines, free_share=pool.free_share
+        )
+        speeds = problem.batch / steps_s / np.where(n > 1, *reversed(multipliers))
+        for count, speed in zip(n.tolist(), speeds.tolist(), strict=True):
+            exchange = alone if count == 1 else together
+            yield Promise(speed, count * pool.usd_per_hour, worker, count, exchange)
+
+
+def _counted(problem: Problem) -> Iterator[tuple[WorkerGroup, np.ndarray]]:
+    """Yield kinds of workers, each at its cheapest place, with the numbers to consider.
+
+    Of workers with a plan, one more than a step can keep busier is left out: the fullest device has
+    as many sequences as with one less. Larger islands than the smallest are considered alone: what
+    several of them do is nearly what one of all their machines does.
+    """
+    wish, question, pools = problem.requirements, problem.island_question, problem.pools
+    cheapest = pools.cheapest(*pools.by_kind(lambda kind: (kind.name, kind.offer.market)))
+    for pool in map(pools.__getitem__, cheapest.tolist()):
+        counts = np.arange(wish.min_workers, min(pool.max_count, wish.max_workers) + 1)
+        if question is not None:
+            fullest = -(-problem.batch // (counts * pool.gpus))
+            counts = counts[np.diff(fullest, prepend=0) != 0]
+        worker = pool.group(1)
+        yield worker, counts
+        if question is None or wish.min_workers > 1:
+            continue
+        most = min(question.limits(pool.offer)[1], problem.machines_there(pool.offer))
+        machines = 2 * pool.machines
+        while machines <= most and isinstance(
+            problem.island(pool.offer, machines, workers=1), Island
+        ):
+            yield replace(worker, machines=machines), np.ones(1, dtype=int)
+            machines *= 2
+
+
+def considered_machines(result: Result) -> Iterator[Considered]:
+    """Yield evaluated equal machines that may be best of a kind or near misses, with limits."""
+    (_, got), problem, objective = result.found, result.problem, result.objective
+    limits = problem.requirements
+    if limits.min_regions > 1:  # equal machines are in one
+        return
+    speed = got.effective_samples_per_second.value * CLEARLY
+    usd = got.usd_per_hour.total / CLEARLY
+    budgeted = limits.budget_usd_per_hour is not None or limits.budget_usd is not None
+    best: dict[tuple[str, str], float] = {}
+    hopeful: list[tuple[float, Promise]] = []
+    above: list[Promise] = []
+    for promise in equal_machines(problem):
+        most, least = promise.samples_per_second, promise.usd_per_hour
+        if most * NEAR < (limits.floor_samples_per_second or 0.0):  # not even a near miss
+            continue
+        if least > (limits.budget_usd_per_hour or math.inf) * (1 + TOLERANCE):
+            above += [promise] if most > speed else []
+            continue
+        # Nobody promises emissions: 0, so that no placement is left out where they are minimised.
+        hopeful.append((objective.sign * objective.value_at(most, least, 0.0), promise))
+    for hoped, promise in sorted(hopeful, key=itemgetter(0), reverse=True):
+        known = best.get(promise.kind)
+        # Only what is faster misses a budget in a way worth a word, and a floor what is cheaper.
+        faster = budgeted and promise.samples_per_second > speed
+        slower = limits.floor_samples_per_second is not None and promise.usd_per_hour < usd
+        if known is not None and known > hoped and not (faster or slower):
+            continue
+        allowance.check()
+        full, outcome, broken = _evaluated(promise, problem)
+        if outcome is not None and not broken:
+            value = objective.sign * objective.value(outcome)
+            best[promise.kind] = value if known is None else max(value, known)
+        yield full, outcome, broken
+    yield from _above_budget(above, speed, problem)
+
+
+def _evaluated(promise: Promise, problem: Problem) -> Considered:
+    full = with_plans(promise.placement, problem)
+    return full, *evaluated(full, problem)
+
+
+def _above_budget(
+    promises: Sequence[Promise], speed: float, problem: Problem
+) -> Iterator[Considered]:
+    """Yield equal machines above the budget, evaluated, until none that is left can be the cheapest
+    near miss or the fastest.
+    """
+    known: dict[int, Considered] = {}
+    orders: tuple[Callable[[float, float], float], ...] = (
+        lambda _, usd_per_hour: usd_per_hour,
+        lambda samples_per_second, _: -samples_per_second,
+    )
+    for key in orders:
+        found = math.inf
+        keys = [key(promise.samples_per_second, promise.usd_per_hour) for promise in promises]
+        for i in sorted(range(len(promises)), key=keys.__getitem__):
+            if keys[i] > found:
+                break
+            allowance.check()
+            if i not in known:
+                known[i] = _evaluated(promises[i], problem)
+                yield known[i]
+            _, outcome, broken = known[i]
+            missed = {violation.code for violation in broken} == {"budget"}
+            if outcome is not None and missed and outcome.samples_per_second > speed:
+                found = min(found, key(outcome.samples_per_second, outcome.usd.total))
+
+
+def machines_of_a_worker(considered: Considered) -> int:
+    """Return of how many machines each of some equal workers is."""
+    return considered[0].groups[0].machines
+
+
+def best_equal_machines(problem: Problem) -> list[Placement]:
+    """Return equal machines, the best of each kind that are within the limits or near them, the
+    best kinds first. Those that promise less than what is known of their kind are not evaluated.
+    """
+    objective = objective_of(problem.requirements)
+    floor = (problem.requirements.floor_samples_per_second or 0.0) / NEAR
+    hopeful = [
+        (-most if objective.by_speed else objective.value_at(most, least, 0.0), promise)
+        for promise in equal_machines(problem)
+        for most, least in ((promise.samples_per_second, promise.usd_per_hour),)
+        if most >= floor
+    ]
+    best: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
+    for hoped, promise in sorted(hopeful, key=itemgetter(0)):
+        known = best.get(promise.kind)
+        if known is not None and known[0][0] < hoped:
+            continue
+        planned, outcome, broken = _evaluated(promise, problem)
+        if outcome is None or outcome.samples_per_second < floor:
+            continue
+        score = objective.score(outcome)
+        if {violation.code for violation in broken} <= LIMIT_CODES and (
+            known is None or score < known[0]
+        ):
+            best[promise.kind] = score, planned
+    return [placement for _, placement in sorted(best.values(), key=itemgetter(0))]
+
+
+def better_equal_machines(result: Result, fitting: Fitting) -> tuple[Placement, Estimate] | None:
+    """Return the best equal machines where a stopped search ended with less."""
+    (chosen, _), problem, score = result.found, result.problem, result.objective.score
+    scored = [(score(outcome), placement) for placement, outcome in fitting]
+    best, placement = min(scored, key=lambda pair: pair[0], default=((math.inf, 0.0), None))
+    if placement is None or best >= score(evaluate(chosen, problem)):
+        return None
+    return placement.canonical(), estimate(placement, problem)
+
+
+def near_misses(problem: Problem, got: Estimate, considered: list[Considered]) -> Iterator[Option]:
+    """Yield placements just outside one limit that give clearly more: the nearest, and the best."""
+    speed = got.effective_samples_per_second.value
+    near: list[tuple[float, float, str, Placement]] = []
+    for placement, outcome, all_broken in considered:
+        broken = {violation.code for violation in all_broken}
+        if outcome is None or len(broken) != 1 or not broken <= LIMIT_CODES:
+            continue
+        code = broken.pop()
+        if _tells_nothing(code, outcome, got, problem.requirements):
+            continue
+        key = (outcome.usd.total, -outcome.samples_per_second)
+        near.append((*(key if outcome.samples_per_second > speed else key[::-1]), code, placement))
+    chosen = [
+        _first_miss(sorted(near, key=lambda f: f[:2]), problem, got),
+        _first_miss(sorted(near, key=lambda f: (f[1], f[0])), problem, got),
+    ]
+    yield from dict.fromkeys(option for option in chosen if option is not None)
+
+
+def _tells_nothing(code: str, other: Outcome, got: Estimate, wish: Requirements) -> bool:
+    """Return whether price and speed rule a near miss out, as `_miss_words` with an estimate."""
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    if code in ("budget", "total-budget") and other.samples_per_second <= speed * CLEARLY:
+        return True
+    if code == "budget":
+        return other.usd.total > (wish.budget_usd_per_hour or math.inf) * NEAR
+    return code == "throughput" and (
+        other.samples_per_second * NEAR < (wish.floor_samples_per_second or 0.0)
+        or other.usd.total * CLEARLY >= usd
+    )
+
+
+def _first_miss(
+    near: Iterable[tuple[float, float, str, Placement]], problem: Problem, winner: Estimate
+) -> Option | None:
+    """Return the first of some placements outside one limit that is worth a word; None without."""
+    for _, _, code, placement in near:
+        other = estimate(placement, problem)
+        note = _miss_words(code, other, winner, problem.requirements)
+        if note:
+            return Option(placement=placement, estimate=other, label="near-miss", note=note)
+    return None
+
+
+def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -> str:
+    """Say by how little a placement misses one limit and what that gives; empty if too little."""
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
+    unit, floor = speed_unit(got.tokens_per_sample), wish.floor_samples_per_second
+    gain, faster = f"{100 * (other_speed / speed - 1):+.0f} % {unit}", other_speed > speed * CLEARLY
+    words, near = "", floor is not None and other_speed * NEAR >= floor
+    if code == "budget" and faster:
+        budget = wish.budget_usd_per_hour or 0.0
+        if other_usd <= budget * NEAR:
+            words = f"{format_usd(other_usd - budget)}/h over budget, {gain}"
+    elif code == "total-budget" and faster and wish.objective != "total":  # it saves no dollars
+        total, budget = totals_of(other, wish).usd.value, wish.budget_usd or 0.0
+        if total <= budget * NEAR:
+            words = f"{format_usd(total - budget)} over budget in total, {gain}"
+    elif code == "deadline" and near:
+        there, saved = totals_of(other, wish), totals_of(got, wish).usd.value
+        late = format_duration(there.seconds.value - (wish.deadline_s or 0.0))
+        if there.usd.value * CLEARLY < saved:
+            words = f"{late} after the deadline, saves {format_usd(saved - there.usd.value)}"
+    elif code == "throughput" and near and other_usd * CLEARLY < usd:
+        below = 100 * (1 - other_speed / (floor or 1.0))
+        words = f"{below:.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
+    return words
