@@ -6,25 +6,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
-from install import PIP, ROOT, uv_options
+from install import PIP, uv_options
 
 OTHERS = {
     "sky": ["skypilot==0.14.1"],
     "kubeflow": [
         *("kubeflow-trainer-api==2.2.1", "check-jsonschema", "kubernetes-validate", "pre-commit")
     ],
-    "torchtitan": ["torchtitan==0.3.0", "torchft==0.2.0", "torch==2.13.0", "triton"],
-    "megatron": ["megatron-core==0.16.1", "torch==2.13.0", "triton"],
-    "hivemind": [
-        "hivemind==1.1.12",
-        "torch==2.13.0",
-        "setuptools<80",
-        *("-r", str(ROOT / "pyproject.toml")),  # its example runs placer too
-    ],
+    "torchtitan": ["torchtitan==0.3.0", "torchft==0.2.0", "triton"],
+    "megatron": ["megatron-core==0.16.1", "triton"],
+    "hivemind": ["hivemind==1.1.12", "setuptools<80"],
 }
-"""Requirements by the name of a folder, the cheapest first."""
+"""Requirements by the name of a folder, the cheapest first. Those of the tests follow on the path:
+PyTorch is not installed, nor compiled, four times.
+"""
+SHARED = "torch; sys_platform == 'never'\n"
+"""Requirements that are left to the environment of the tests."""
 ALONE = {"megatron": ["megatron-bridge==0.3.1"]}
 """Installed without what they require, which needs a GPU's libraries: tests read them."""
 
@@ -34,10 +34,14 @@ def main(folder: Path) -> None:
     listed = subprocess.run([*PIP, "config", "list"], check=True, capture_output=True, text=True)
     options = [*uv_options(listed.stdout.splitlines())]
     uv = str(Path(sys.executable).with_name("uv"))
+    shared = folder / "shared.txt"
+    shared.write_text(SHARED, encoding="utf-8")
+    tests = sysconfig.get_path("purelib")
     for name, wanted in OTHERS.items():
         into = folder / name
         python = str(into / "bin" / "python")
         install = [uv, "pip", "install", "--quiet", "--python", python, *options]
+        install += ["--override", str(shared)]
         steps = [
             [uv, "venv", "--quiet", "--python", sys.executable, str(into)],
             [*install, *wanted],
@@ -45,6 +49,8 @@ def main(folder: Path) -> None:
         ]
         done = any(subprocess.run(step, check=False).returncode for step in steps)
         into.mkdir(parents=True, exist_ok=True)
+        for packages in into.glob("lib/python*/site-packages"):
+            (packages / "tests.pth").write_text(f"{tests}\n", encoding="utf-8")
         (into / ("failed" if done else "ready")).touch()
 
 

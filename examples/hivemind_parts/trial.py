@@ -57,7 +57,7 @@ def main() -> int:
         [f"{PLACES[0]}=2x{DEVICE}:on-demand"],
         options,
         2,
-        REFERENCE_STEPS,
+        min(REFERENCE_STEPS, options.steps),
         shaped=shaped,
     )
     calibrate(folder, reference)

@@ -72,14 +72,14 @@ def test_two_peers_train_from_an_exported_plan(tmp_path: Path) -> None:
     hold, no process is left.
     """
     python = other_python("hivemind", "PLACER_HIVEMIND_PYTHON")
-    words = ["--steps", "4", "--calculation", "6", "--dir", str(tmp_path / "run")]
+    words = ["--steps", "3", "--calculation", "5", "--dir", str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = completed(
         [python, str(SCRIPT), *words], timeout=2.4 * PROCESS_TIMEOUT_S, env=environment
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = json.loads((tmp_path / "run" / "trial.json").read_text())["trial"]
-    assert found["steps"] == [4]
+    assert found["steps"] == [3]
     assert found["loss"][1] < found["loss"][0]
     assert found["apart"] < 0.01
     assert min(found["rounds"]["averaged"]) >= 3
