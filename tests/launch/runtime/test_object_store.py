@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
 
+import httpx2
 import pytest
 from run_plans import A, B, document, saved
 
@@ -37,7 +38,7 @@ class Faults:
             start_response(f"{fault} Failed", [("Content-Length", "0")])
             return [b""]
         if fault == "slow":
-            time.sleep(0.6)
+            time.sleep(1.5)
         if fault == "bare":
 
             def begin(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
@@ -56,7 +57,9 @@ def faults() -> Iterator[tuple[Faults, str]]:
     made = serving.make_server("127.0.0.1", 0, app, threaded=True)
     thread = Thread(target=made.serve_forever, daemon=True)
     thread.start()
-    yield app, f"http://127.0.0.1:{made.server_port}"
+    address = f"http://127.0.0.1:{made.server_port}"
+    assert httpx2.get(address, timeout=60).status_code  # the first answer loads moto's services
+    yield app, address
     made.shutdown()
     made.server_close()
     thread.join()
@@ -70,7 +73,7 @@ def store(faults: tuple[Faults, str], monkeypatch: pytest.MonkeyPatch) -> Object
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setattr(object_store, "FIRST_WAIT_S", 0.001)
     faults[0].next = []
-    made = ObjectStore("plan", faults[1], Meter(), timeout_s=0.3)
+    made = ObjectStore("plan", faults[1], Meter(), timeout_s=1.0)
     made.create()
     made.meter.clear()
     return made
@@ -115,7 +118,7 @@ def test_a_store_that_never_answers_is_named(
 def test_an_answer_that_is_late_or_wrong_is_asked_for_again(
     store: ObjectStore, faults: tuple[Faults, str], fault: str
 ) -> None:
-    """0.6 s are longer than the 0.3 s that an answer may take; a body may not fit its SHA-256; and
+    """1.5 s are longer than the 1 s that an answer may take; a body may not fit its SHA-256; and
     moto may answer between taking an object and its headers. All notes are one header, so none
     comes without the others.
     """
