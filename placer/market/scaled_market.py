@@ -46,8 +46,9 @@ def with_scaled_prices(
     """Multiply the price of some machines, with the ends of its spread, by a factor from 0; all
     else stays. ``source`` is put before the source of each scaled price.
     """
-    offers = (scaled(o, factor, source) if matches(o) else o for o in catalog.offers)
-    repriced = with_offers(catalog, tuple(offers))
+    offers = [scaled(o, factor, source) if matches(o) else o for o in catalog.offers]
+    columns: dict[str, Column | None] = dict.fromkeys(PRICE_FIELDS)
+    repriced = with_offers(catalog, catalog.table.changed(columns, lambda row, _: offers[row]))
     repriced.memo[REPRICED] = catalog
     return repriced
 
