@@ -5,7 +5,6 @@ world in the price book.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import TypeVar
 
 import msgspec
@@ -16,7 +15,7 @@ from placer.market.catalog import Catalog, EgressPrice, VmOffer
 from placer.market.network.graph import Link, Network, network_of
 from placer.market.network.link_model import Array
 from placer.market.table import Column
-from placer.market.words.selection import gpus_like, places_of
+from placer.market.words.selection import gpus_like, is_named, places_of
 from placer.records import replace
 
 RowType = TypeVar("RowType", bound=msgspec.Struct)
@@ -235,8 +234,8 @@ def drop_offers(catalog: Catalog, rows: Sequence[tuple[str, tuple[str, ...]]]) -
         catalog = replace(
             catalog,
             offers=kept,
-            functions=tuple(f for f in catalog.functions if not _matches(f.place, gone)),
-            stores=tuple(s for s in catalog.stores if not _matches(s.place, gone)),
+            functions=tuple(f for f in catalog.functions if not is_named(f.place, gone)),
+            stores=tuple(s for s in catalog.stores if not is_named(s.place, gone)),
         )
     return catalog
 
@@ -375,11 +374,7 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
 def _places(pattern: str, catalog: Catalog) -> list[str]:
     patterns = places_of(pattern, catalog)
-    return [place for place in catalog.regions if _matches(place, patterns)]
-
-
-def _matches(place: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(place, pattern) for pattern in patterns)
+    return [place for place in catalog.regions if is_named(place, patterns)]
 
 
 def _matcher(catalog: Catalog, target: tuple[str, ...]) -> Callable[[VmOffer], bool]:

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from operator import attrgetter
 from typing import Literal
 
@@ -14,7 +13,7 @@ from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import aimed_at, objective_of
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import VmOffer
-from placer.market.words.selection import gpus_of, patterns_of
+from placer.market.words.selection import gpus_of, is_named, patterns_of
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.contradictions import contradiction
 from placer.problem.exchange import traits
@@ -313,7 +312,7 @@ def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
     cost: dict[str, float] = {}
     for pool in problem.pools:
         place = pool.offer.place
-        if any(fnmatchcase(place, p) for p in patterns):
+        if is_named(place, patterns):
             cost[place] = min(cost.get(place, float("inf")), pool.usd_per_hour / pool.alone.value)
     return tuple(sorted(cost, key=lambda p: (cost[p], p))) or patterns
 

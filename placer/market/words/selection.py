@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
@@ -14,6 +14,7 @@ Words = str | Iterable[str] | None
 ASKED_MARKETS = ("any", *MARKETS)  # Markets as a question names them: any stands for all
 _VENDOR = re.compile(r"\b(NVIDIA|AMD|TESLA|GEFORCE|QUADRO|INSTINCT)-")
 """What vendors and schedulers write before the name of a device."""
+_WILD = frozenset("*?[")
 
 
 def filter_offers(
@@ -29,15 +30,24 @@ def filter_offers(
         for offer in catalog.offers
         if asks_for(devices, offer.gpu, offer.gpu_count)
         and market in ("any", offer.market)
-        and (not patterns or any(fnmatchcase(offer.place, p) for p in patterns))
+        and (not patterns or is_named(offer.place, patterns))
     ]
 
 
 def match_places(value: Words, catalog: Catalog) -> list[str]:
     """Return the places of a catalog that names or wildcards match, sorted."""
     patterns = patterns_of(value, catalog)
-    return sorted(
-        place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns)
+    return sorted(place for place in catalog.regions if is_named(place, patterns))
+
+
+def is_named(name: str, patterns: Collection[str]) -> bool:
+    """Tell whether a name is one of some, or one that a pattern among them matches.
+
+    >>> [is_named(place, ["aws/eu-west-1", "gcp/us-*"]) for place in ("gcp/us-east1", "aws/eu")]
+    [True, False]
+    """
+    return name in patterns or any(
+        fnmatchcase(name, pattern) for pattern in patterns if not _WILD.isdisjoint(pattern)
     )
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog, StoreOffer
-from placer.market.words.selection import places_of
+from placer.market.words.selection import is_named, places_of
 from placer.problem.datasets import Dataset
 from placer.problem.requirements import EXCHANGES, Kept
 from placer.units import parse_bytes, parse_count
@@ -145,9 +144,7 @@ def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
         if kind not in KINDS:
             raise unknown("kind", kind, KINDS)
         patterns = places_of(area, catalog)
-        inside = tuple(
-            place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns)
-        )
+        inside = tuple(place for place in catalog.regions if is_named(place, patterns))
         rules.append(Kept(kind=kind, area=area, places=inside))
     return tuple(rules)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from placer.market.carbon import NO_GRID, NO_POWER, carbon_unknown
 from placer.market.catalog import VmOffer
 from placer.market.network.link_model import Array
 from placer.market.words.own_places import own_places
-from placer.market.words.selection import asks_for
+from placer.market.words.selection import asks_for, is_named
 from placer.problem.workers.speeds import ISLAND_FIELDS, WithSpeeds
 from placer.units import GIB
 from placer.workload.island import Refusal
@@ -99,9 +98,9 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
     def place_problem(self, place: str) -> str:
         """Return why workers may not be in a place; empty if they may."""
         wish = self.requirements
-        if wish.places_in and not any(fnmatchcase(place, p) for p in wish.places_in):
+        if wish.places_in and not is_named(place, wish.places_in):
             return f"{place} is not in --in {','.join(wish.places_in)}"
-        if any(fnmatchcase(place, p) for p in wish.places_not_in):
+        if is_named(place, wish.places_not_in):
             return f"{place} is excluded by --not-in {','.join(wish.places_not_in)}"
         if (
             wish.counts_carbon
@@ -115,12 +114,9 @@ class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
         """Return whether a place is admitted; owned machines count only at sites the user names."""
         if self.place_problem(offer.place):
             return False
+        if offer.price_basis != "owned":
+            return True
         wish = self.requirements
-        named = (
-            *wish.places_in,
-            *(rule.place for rule in wish.used),
-            *own_places(self.catalog.changes),
-        )
-        return offer.price_basis != "owned" or any(
-            fnmatchcase(offer.place, p) and not p.startswith("*") for p in named
-        )
+        used, own = (rule.place for rule in wish.used), own_places(self.catalog.changes)
+        named = (*wish.places_in, *used, *own)
+        return is_named(offer.place, [word for word in named if not word.startswith("*")])
