@@ -353,7 +353,10 @@ def _budget(budget: str | None, slots: Slots | None) -> float | None:
         return None
     if not isinstance(budget, str):
         raise PlacerError(f"budget {budget!r} is not text", "write 60/h, or 2000usd with slots")
-    per_hour, total, _ = read_budget(budget, None if slots is None else 1)
+    per_hour, total, _ = read_budget(budget, 1)
+    if slots is None and per_hour is None:
+        hint = "write it as 60/h, or give slot and horizon"
+        raise PlacerError(f"budget '{budget}' in total without slots", hint)
     if slots is not None and total is None:
         raise PlacerError(f"budget '{budget}' per hour with slots", "give it in total: 2000usd")
     return per_hour if slots is None else total

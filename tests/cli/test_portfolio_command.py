@@ -78,3 +78,11 @@ def test_a_file_names_a_list_of_blocks(run: Run, folder: Path) -> None:
     wrong = run("portfolio", written(folder, head.replace('"blocks.csv"', "7") + job))
     assert wrong.returncode == 2
     assert "blocks-file 7 is not text" in wrong.stderr
+
+
+def test_a_wrong_word_of_a_file_is_named_with_its_line(run: Run, folder: Path) -> None:
+    """The fourth, as the file begins with an empty one."""
+    text = HEAD.replace("\n[defaults]", 'bugdet = "5/h"\n[defaults]') + JOB
+    done = run("portfolio", written(folder, text))
+    assert done.returncode == 2
+    assert "jobs.toml:4: unknown word 'bugdet'" in done.stderr
