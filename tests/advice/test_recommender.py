@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -143,21 +144,20 @@ def test_no_row_of_the_table_beats_an_answer_that_was_stopped() -> None:
 def test_what_is_left_out_unseen_is_in_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Options and near misses are those that evaluating all equal machines gives."""
     shown, seen = 0, {"some": 0, "all": 0}
-    for seed in range(0, 40, 7):
-        for objective in ("throughput", "cost", "cost-per-sample", "carbon", "time"):
-            problem = (carbon_problem if objective == "carbon" else random_problem)(seed)
-            if (objective == "time" and problem.requirements.samples is None) or not problem.pools:
-                continue
-            wish = replace(problem.requirements, objective=objective)
-            asked = replace(problem, requirements=wish)
-            tables = {}
-            for name, promised in (("some", equal_machines), ("all", _promised_without_bounds)):
-                monkeypatch.setattr(module, "equal_machines", promised)
-                monkeypatch.setattr(module, "evaluated", lambda *a, n=name: _counted(seen, n, *a))
-                result = recommend(asked)
-                tables[name] = (*result.options, *result.near_misses)
-            assert tables["some"] == tables["all"], (seed, objective)
-            shown += len(tables["all"])
+    objectives = ("throughput", "cost", "cost-per-sample", "carbon", "time")
+    for seed, objective, top in product(range(0, 40, 7), objectives, (2, 8)):
+        problem = (carbon_problem if objective == "carbon" else random_problem)(seed)
+        if (objective == "time" and problem.requirements.samples is None) or not problem.pools:
+            continue
+        asked = replace(problem, requirements=replace(problem.requirements, objective=objective))
+        tables = {}
+        for name, promised in (("some", equal_machines), ("all", _promised_without_bounds)):
+            monkeypatch.setattr(module, "equal_machines", promised)
+            monkeypatch.setattr(module, "evaluated", lambda *a, n=name: _counted(seen, n, *a))
+            result = recommend(asked, top=top)
+            tables[name] = (*result.options, *result.near_misses)
+        assert tables["some"] == tables["all"], (seed, objective)
+        shown += len(tables["all"])
     assert shown > 30
     assert seen["some"] < seen["all"]
 

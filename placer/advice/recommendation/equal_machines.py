@@ -105,8 +105,11 @@ def _counted(problem: Problem) -> Iterator[tuple[WorkerGroup, np.ndarray]]:
             machines *= 2
 
 
-def considered_machines(result: Result) -> Iterator[Considered]:
-    """Yield evaluated equal machines that may be best of a kind or near misses, with limits."""
+def considered_machines(result: Result, most_kinds: int) -> Iterator[Considered]:
+    """Yield evaluated equal machines that may be best of one of the best kinds or near misses, with
+    limits. Two kinds more than ``most_kinds`` are looked for: the machines of an answer are of one
+    or two, and what is best without them is asked for.
+    """
     (_, got), problem, objective = result.found, result.problem, result.objective
     limits = problem.requirements
     if limits.min_regions > 1:  # equal machines are in one
@@ -126,12 +129,15 @@ def considered_machines(result: Result) -> Iterator[Considered]:
             continue
         # Nobody promises emissions: 0, so that no placement is left out where they are minimised.
         hopeful.append((objective.sign * objective.value_at(most, least, 0.0), promise))
+    enough = False
     for hoped, promise in sorted(hopeful, key=itemgetter(0), reverse=True):
         known = best.get(promise.kind)
+        enough = enough or sum(value > hoped for value in best.values()) > most_kinds + 1
         # Only what is faster misses a budget in a way worth a word, and a floor what is cheaper.
         faster = budgeted and promise.samples_per_second > speed
         slower = limits.floor_samples_per_second is not None and promise.usd_per_hour < usd
-        if known is not None and known > hoped and not (faster or slower):
+        beaten = enough or (known is not None and known > hoped)
+        if beaten and not (faster or slower):
             continue
         allowance.check()
         full, outcome, broken = _evaluated(promise, problem)
@@ -179,9 +185,9 @@ def machines_of_a_worker(considered: Considered) -> int:
     return considered[0].groups[0].machines
 
 
-def best_equal_machines(problem: Problem) -> list[Placement]:
-    """Return equal machines, the best of each kind that are within the limits or near them, the
-    best kinds first. Those that promise less than what is known of their kind are not evaluated.
+def best_equal_machines(problem: Problem, most_kinds: int) -> list[Placement]:
+    """Return equal machines, the best of each of the best kinds that are within the limits or near
+    them, the best first. Those that promise less than what is known are not evaluated.
     """
     objective = objective_of(problem.requirements)
     floor = (problem.requirements.floor_samples_per_second or 0.0) / NEAR
@@ -194,6 +200,8 @@ def best_equal_machines(problem: Problem) -> list[Placement]:
     best: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
     for hoped, promise in sorted(hopeful, key=itemgetter(0)):
         known = best.get(promise.kind)
+        if sum(score[0] < hoped for score, _ in best.values()) >= most_kinds:
+            break
         if known is not None and known[0][0] < hoped:
             continue
         planned, outcome, broken = _evaluated(promise, problem)
@@ -204,7 +212,7 @@ def best_equal_machines(problem: Problem) -> list[Placement]:
             known is None or score < known[0]
         ):
             best[promise.kind] = score, planned
-    return [placement for _, placement in sorted(best.values(), key=itemgetter(0))]
+    return [placement for _, placement in sorted(best.values(), key=itemgetter(0))][:most_kinds]
 
 
 def better_equal_machines(result: Result, fitting: Fitting) -> tuple[Placement, Estimate] | None:

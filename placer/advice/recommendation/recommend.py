@@ -124,7 +124,7 @@ def _recommended(
     considered: list[Considered] = []
     if alternatives or stopped:
         with allowance.closing(CONSIDERED_S), suppress(OutOfTimeError, MemoryError):
-            considered.extend(considered_machines(result))
+            considered.extend(considered_machines(result, top))
     considered.sort(key=machines_of_a_worker)  # of equals the smaller workers are the plainer
     fitting = [(p, got) for p, got, broken in considered if got is not None and not broken]
     if stopped:

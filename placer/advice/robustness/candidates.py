@@ -242,7 +242,7 @@ def pool_of_rivals(
     quick = solve(problem, "local_search", options).placement
     placements = [
         chosen,
-        *best_equal_machines(problem)[:RIVALS],
+        *best_equal_machines(problem, RIVALS),
         *([] if quick is None else [quick]),
     ]
     ends = boxes.get("price", (0.7, 1.6))
