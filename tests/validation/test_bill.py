@@ -128,6 +128,22 @@ def test_hours_that_are_given_count(plan: dict[str, Any], tmp_path: Path) -> Non
     assert not any(row["charges"] for row in billed(plan, tmp_path, taxes, hours=1)["lines"])
 
 
+def test_data_that_moves_is_billed_where_it_leaves() -> None:
+    """Three quarters of it leave Europe, at eight times the price."""
+    data = "gcp/us-central1=1M:move,gcp/europe-west1=3M:move"
+    placed = placer.estimate(
+        "resnet152", workers="gcp/us-west1=2xT4:spot", catalog="erben-2023", data=data
+    )
+    moves = {move.src: move.usd for move in placed.moves}
+    usd_per_hour = placed.usd_per_hour.data
+    document = placer.bill(json.loads(json.dumps(placed.to_dict())), FOCUS, hours=2).to_dict()
+    for place, usd in moves.items():
+        share = usd / fsum(moves.values())
+        predicted = line(document, "egress", place)["predicted_usd"]
+        assert predicted == pytest.approx(2 * share * usd_per_hour)
+    assert moves["gcp/europe-west1"] == pytest.approx(24 * moves["gcp/us-central1"])
+
+
 def test_only_charges_of_a_period_and_with_a_tag(plan: dict[str, Any]) -> None:
     """The other machine has no tag; tax and credit are of the whole month. What is left out is in
     no sum.
