@@ -46,7 +46,7 @@ def sender(target: str) -> Send:
     parts = urlsplit(target)
     if parts.scheme in MAIL:
         return partial(_mail, parts, _secret(SMTP_PASSWORD, target) if parts.username else "")
-    if parts.scheme and "://" in target:
+    if "://" in target:
         raise PlacerError(
             f"'{parts.scheme}://' is no way to tell", "give https://, smtp:// or a file"
         )

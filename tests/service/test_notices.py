@@ -166,6 +166,13 @@ def test_mail_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         notices.sender("smtp://me@127.0.0.1/team@example.org")
 
 
+def test_a_name_with_a_colon_is_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No address is without ``://``."""
+    monkeypatch.chdir(tmp_path)
+    notices.sender("prices:eu.jsonl")(CHANGE, "dearer")
+    assert json.loads((tmp_path / "prices:eu.jsonl").read_text(encoding="utf-8")) == CHANGE
+
+
 def test_a_price_that_rises_is_told(tmp_path: Path, run: Run) -> None:
     """An A10 costs 0.60 USD/h in the book, and 0.70 on another day: the webhook and the file get
     what `report --diff` says, and the next watch counts from there.
