@@ -1,11 +1,14 @@
 """``placer portfolio``: files of jobs, what is printed and written, what is wrong with a file."""
 
 import json
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from conftest import Run
+from placer.cli.ask.portfolio import _code
 
 JOB = """
 [[job]]
@@ -86,3 +89,11 @@ def test_a_wrong_word_of_a_file_is_named_with_its_line(run: Run, folder: Path) -
     done = run("portfolio", written(folder, text))
     assert done.returncode == 2
     assert "jobs.toml:4: unknown word 'bugdet'" in done.stderr
+
+
+def test_the_exit_code_says_what_is_known_of_jobs_that_do_not_fit() -> None:
+    """4 where time ended before anybody knew whether others might, else 3; 0 where all run."""
+    for left_out, stopped, proved in product((False, True), repeat=3):
+        answer = SimpleNamespace(left_out=left_out, stopped=stopped, left_out_proved=proved)
+        expected = 0 if not left_out else 4 if (stopped, proved) == (True, False) else 3
+        assert _code(answer) == expected

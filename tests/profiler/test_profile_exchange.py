@@ -2,6 +2,7 @@
 calibration they become.
 """
 
+import json
 import math
 import random
 from collections.abc import Callable
@@ -12,7 +13,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placer.cli.measure import calibration
 from placer.errors import PlacerError
+from placer.profiler.host import averaging
 from placer.profiler.host.averaging import HostMeasurement, HostPoint
 from placer.profiler.host.overlay import (
     ALIKE,
@@ -203,8 +206,22 @@ def test_ctrl_c_keeps_whole_rounds() -> None:
 )
 def test_wrong_words_are_refused_before_anything_is_measured(words: list[str], says: str) -> None:
     """Each as a PlacerError with its name; PyTorch is not needed for that."""
-    from placer.cli.measure.calibration import exchange_command as command
-
-    done: Any = CliRunner().invoke(command, words)
+    done: Any = CliRunner().invoke(calibration.exchange_command, words)
     assert isinstance(done.exception, PlacerError)
     assert says in done.exception.message
+
+
+def test_the_command_measures_averages_and_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here of small gradients: the document has both, the sums for each compression."""
+    pytest.importorskip("torch")
+    monkeypatch.setitem(averaging.SIZES, "quick", (2e5, 4e5))
+    monkeypatch.setitem(averaging.SECONDS, "quick", 0.0)
+    monkeypatch.setattr(averaging, "VALUES", 10_000)
+    done: Any = CliRunner().invoke(calibration.exchange_command, ["--quick", "--json"])
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["server_sum_bytes_per_s"] > 0
+    assert {row["compression"] for row in document["report"]["exchange"]["sums"]} == {
+        "fp16",
+        "none",
+    }
