@@ -251,3 +251,18 @@ def test_a_folder_that_stays_empty_ends_after_the_pause(tmp_path: Path) -> None:
 
     assert [*follow(str(tmp_path), idle_s=1.0, sleep=nap)] == []
     assert 1.0 <= sum(naps) < 1.0 + naps[0]
+
+
+def test_machines_that_are_held_are_read_by_zone() -> None:
+    """Digits of other alphabets are no number, and a job holds its own machines alone."""
+    assert replay._held(["gcp/us-east4-a=3"], JOB) == {"gcp/us-east4-a": 3}
+    for word in (
+        "gcp/us-east4-a",
+        "=3",
+        "gcp/us-east4-a=0",
+        "gcp/us-east4-a=\N{ARABIC-INDIC DIGIT THREE}",
+    ):
+        with pytest.raises(PlacerError, match="write it as ZONE=N"):
+            replay._held([word], JOB)
+    with pytest.raises(PlacerError, match="9 machines held by a job of 4"):
+        replay._held(["gcp/us-east4-a=9"], JOB)
