@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -64,10 +64,8 @@ class LeastSteps:
         free_share: Largest share of the time behind which an exchange may hide that any worker
             leaves to it.
         """
-        least_s: float = part_s + min(
-            seconds - hidden_seconds(part_s, seconds, free_share * window)
-            for seconds, window in self._exchanges(host, workers, machines, apart=apart)
-        )
+        exchanges = self._exchanges(host, workers, machines, apart=apart)
+        least_s: float = part_s + min(_left_s(part_s, exchanges, free_share))
         return least_s
 
     def steps_s(
@@ -83,13 +81,9 @@ class LeastSteps:
         """Return `step_s` of some numbers of workers, each with its own part; shape (numbers,)."""
         if not self._ways:
             return part_s
-        several = np.maximum(workers, 2)
-        exchanges = [
-            seconds - hidden_seconds(part_s, seconds, free_share * window)
-            for transport, window in self._ways
-            for seconds in (self.exchange_s(transport, host, several, machines, apart=apart),)
-        ]
-        return part_s + np.where(workers > 1, np.minimum.reduce(exchanges), 0.0)
+        exchanges = self._each(host, np.maximum(workers, 2), machines, apart=apart)
+        left_s = np.minimum.reduce([*_left_s(part_s, exchanges, free_share)])
+        return part_s + np.where(workers > 1, left_s, 0.0)
 
     def most_part_s(self, step_s: float, host: str, workers: int, machines: int) -> float:
         """Return the most seconds that a part of a step takes which lasts so long; of workers of
@@ -108,24 +102,24 @@ class LeastSteps:
         key = host, workers, machines, apart
         if key not in self._known:
             free = workers < 2 or not self._ways
-            self._known[key] = ((0.0, 0.0),) if free else self._timed(*key)
+            timed = [(0.0, 0.0)] if free else self._each(host, workers, machines, apart=apart)
+            # Of two exchanges the one that is shorter and hides no less is enough.
+            self._known[key] = tuple(
+                (seconds, window)
+                for seconds, window in set(timed)
+                if not any(
+                    s <= seconds and w >= window for s, w in timed if (s, w) != (seconds, window)
+                )
+            )
         return self._known[key]
 
-    def _timed(
-        self, host: str, workers: int, machines: int, apart: bool
-    ) -> tuple[tuple[float, float], ...]:
-        timed = [
+    def _each(
+        self, host: str, workers: Any, machines: int, *, apart: bool
+    ) -> list[tuple[Any, float]]:
+        return [
             (self.exchange_s(transport, host, workers, machines, apart=apart), window)
             for transport, window in self._ways
         ]
-        # Of two exchanges the one that is shorter and hides no less is enough.
-        return tuple(
-            (seconds, window)
-            for seconds, window in set(timed)
-            if not any(
-                s <= seconds and w >= window for s, w in timed if (s, w) != (seconds, window)
-            )
-        )
 
     def exchange_s(
         self, transport: str, host: str, workers: Any, machines: int = 1, *, apart: bool = False
@@ -197,3 +191,11 @@ class LeastSteps:
         for host, place in cells:
             found[hosts[host]].append(names[place])
         return found
+
+
+def _left_s(
+    part_s: Any, exchanges: Iterable[tuple[Any, float]], free_share: float
+) -> Iterator[Any]:
+    """Yield what each exchange adds to a part of a step that hides some of it."""
+    for seconds, window in exchanges:
+        yield seconds - hidden_seconds(part_s, seconds, free_share * window)
