@@ -12,9 +12,10 @@ import numpy as np
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of, with_plans
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated
-from placer.cost_model.objective import objective_of
+from placer.cost_model.objective import Objective, objective_of
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.least_steps import LeastSteps
+from placer.market.network.link_model import Array
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
@@ -49,6 +50,13 @@ class Promise(NamedTuple):
         """Device and market."""
         return self.worker.device, self.worker.market
 
+    def score(self, objective: Objective) -> float:
+        """Return the first part of a score (see `Objective.score`) that none of them is below."""
+        if objective.by_speed:
+            return -self.samples_per_second
+        # Nobody promises emissions: 0, so that no placement is left out where they are minimised.
+        return objective.value_at(self.samples_per_second, self.usd_per_hour, 0.0)
+
     @property
     def placement(self) -> Placement:
         """All workers, without the plan inside each."""
@@ -78,7 +86,7 @@ def equal_machines(problem: Problem) -> Iterator[Promise]:
             yield Promise(speed, count * pool.usd_per_hour, worker, count, exchange)
 
 
-def _counted(problem: Problem) -> Iterator[tuple[WorkerGroup, np.ndarray]]:
+def _counted(problem: Problem) -> Iterator[tuple[WorkerGroup, Array]]:
     """Yield kinds of workers, each at its cheapest place, with the numbers to consider.
 
     Of workers with a plan, one more than a step can keep busier is left out: the fullest device has
@@ -127,23 +135,20 @@ def considered_machines(result: Result, most_kinds: int) -> Iterator[Considered]
         if least > (limits.budget_usd_per_hour or math.inf) * (1 + TOLERANCE):
             above += [promise] if most > speed else []
             continue
-        # Nobody promises emissions: 0, so that no placement is left out where they are minimised.
-        hopeful.append((objective.sign * objective.value_at(most, least, 0.0), promise))
+        hopeful.append((promise.score(objective), promise))
     enough = False
-    for hoped, promise in sorted(hopeful, key=itemgetter(0), reverse=True):
-        known = best.get(promise.kind)
-        enough = enough or sum(value > hoped for value in best.values()) > most_kinds + 1
+    for hoped, promise in sorted(hopeful, key=itemgetter(0)):
+        known = best.get(promise.kind, math.inf)
+        enough = enough or sum(score < hoped for score in best.values()) > most_kinds + 1
         # Only what is faster misses a budget in a way worth a word, and a floor what is cheaper.
         faster = budgeted and promise.samples_per_second > speed
         slower = limits.floor_samples_per_second is not None and promise.usd_per_hour < usd
-        beaten = enough or (known is not None and known > hoped)
-        if beaten and not (faster or slower):
+        if (enough or known < hoped) and not (faster or slower):
             continue
         allowance.check()
         full, outcome, broken = _evaluated(promise, problem)
         if outcome is not None and not broken:
-            value = objective.sign * objective.value(outcome)
-            best[promise.kind] = value if known is None else max(value, known)
+            best[promise.kind] = min(objective.score(outcome)[0], known)
         yield full, outcome, broken
     yield from _above_budget(above, speed, problem)
 
@@ -192,10 +197,9 @@ def best_equal_machines(problem: Problem, most_kinds: int) -> list[Placement]:
     objective = objective_of(problem.requirements)
     floor = (problem.requirements.floor_samples_per_second or 0.0) / NEAR
     hopeful = [
-        (-most if objective.by_speed else objective.value_at(most, least, 0.0), promise)
+        (promise.score(objective), promise)
         for promise in equal_machines(problem)
-        for most, least in ((promise.samples_per_second, promise.usd_per_hour),)
-        if most >= floor
+        if promise.samples_per_second >= floor
     ]
     best: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
     for hoped, promise in sorted(hopeful, key=itemgetter(0)):
