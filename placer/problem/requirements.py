@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import MARKETS, OLD_TRANSPORT, VmOffer
+from placer.market.words.selection import is_named
 from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
@@ -60,7 +61,7 @@ def matches(name: str, patterns: str) -> bool:
     >>> [matches(name, "g[0-9]*|gr[0-9]*") for name in ("g6.xlarge", "gr6.4xlarge", "p5.48xlarge")]
     [True, True, False]
     """
-    return any(fnmatchcase(name, pattern) for pattern in patterns.split("|"))
+    return is_named(name, patterns.split("|"))
 
 
 def doublings(low: int, high: int) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ Words = str | Iterable[str] | None
 ASKED_MARKETS = ("any", *MARKETS)  # Markets as a question names them: any stands for all
 _VENDOR = re.compile(r"\b(NVIDIA|AMD|TESLA|GEFORCE|QUADRO|INSTINCT)-")
 """What vendors and schedulers write before the name of a device."""
-_WILD = frozenset("*?[")
+_WILD = frozenset("*?[")  # What makes a pattern of a name
 
 
 def filter_offers(

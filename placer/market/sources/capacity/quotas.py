@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -19,6 +18,7 @@ from msgspec import Struct
 from placer.errors import PlacerError, SourceError
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.sources.capacity.answers import figure, rows_under
+from placer.market.words.selection import is_named
 from placer.records import Count
 
 MOST = 999_999_999
@@ -80,7 +80,7 @@ def aws_quotas(document: Any, region: str, book: Catalog, where: str) -> Found:
         name = str(quota.get("QuotaName", ""))
         found = [(m, match[1]) for m, words in AWS_NAMES.items() if (match := words.search(name))]
         patterns = _family_patterns(found[0][1]) if found else []
-        if not any(fnmatchcase(one, pattern) for one in machines for pattern in patterns):
+        if not any(is_named(one, patterns) for one in machines):
             left_out[f"quota of no machine that the book has: {name[:80]}"] += 1
             continue
         vcpus = _left(quota, "Value", "Usage", where)
