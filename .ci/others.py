@@ -20,8 +20,8 @@ OTHERS = {
     "megatron": ["megatron-core==0.16.1", "triton"],
     "hivemind": ["hivemind==1.1.12", "setuptools<80"],
 }
-"""Requirements by the name of a folder, the cheapest first. Those of the tests follow on the path:
-PyTorch is not installed, nor compiled, four times.
+"""Requirements by the name of a folder, the cheapest first. After its own packages each environment
+finds those of the tests, so that PyTorch is installed and compiled once for all.
 """
 SHARED = "torch; sys_platform == 'never'\n"
 """Requirements that are left to the environment of the tests."""
@@ -40,8 +40,8 @@ def main(folder: Path) -> None:
     for name, wanted in OTHERS.items():
         into = folder / name
         python = str(into / "bin" / "python")
-        install = [uv, "pip", "install", "--quiet", "--python", python, *options]
-        install += ["--override", str(shared)]
+        how = [*options, "--override", str(shared)]
+        install = [uv, "pip", "install", "--quiet", "--python", python, *how]
         steps = [
             [uv, "venv", "--quiet", "--python", sys.executable, str(into)],
             [*install, *wanted],
