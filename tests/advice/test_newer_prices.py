@@ -4,7 +4,7 @@ import pytest
 from certain import certain
 
 from instances import offer, two_places
-from placer.advice.recommendation.preferred import at_newer_prices
+from placer.advice.recommendation import preferred
 from placer.advice.recommendation.recommend import recommend
 from placer.market.catalog import Setting
 from placer.problem.problem import Problem
@@ -57,6 +57,22 @@ def test_a_newer_price_within_a_tenth_is_the_answer() -> None:
     assert "2026-03" in certain(result.older).note
 
 
+def test_newer_prices_are_searched_about_as_long_as_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found in that time is the answer, at a distance from the bound of all prices: that
+    nothing at newer prices is better is not shown, and no limit of the request stopped it.
+    """
+    limits = []
+
+    def stopped(problem: Problem, solver: str, options: SolveOptions) -> Result:
+        limits.append(options.time_limit_s)
+        return replace(solve(problem, solver, options), status=Status.TIME_LIMIT)
+
+    monkeypatch.setattr(preferred, "solve", stopped)
+    result = answer(asked(1.09))
+    assert limits == [preferred.NEWER_S]
+    assert (result.status, places(result)) == (Status.FEASIBLE, ("gcp/b",))
+
+
 @pytest.mark.parametrize(
     "problem",
     [
@@ -88,4 +104,4 @@ def test_at_the_figures_of_the_book_no_price_is_too_old() -> None:
     plain = replace(problem, catalog=two_places().catalog)
     plain = replace(plain, catalog=replace(plain.catalog, offers=problem.catalog.offers))
     result = solve(plain, "exact", SolveOptions())
-    assert at_newer_prices(result, "exact", SolveOptions()) is result
+    assert preferred.at_newer_prices(result, "exact", SolveOptions()) is result

@@ -31,6 +31,10 @@ NEW_DAYS = 90
 """Age up to which a price is preferred to older ones, before the newest price of the book."""
 WITHIN = 0.1
 """Share of the objective that an answer gives up at most for newer prices."""
+NEWER_S = 2.0
+"""Seconds of the search at newer prices, or as long as that at all prices took: what it finds is
+measured by the bound of all prices, so that a proof of its own tells nobody anything.
+"""
 
 
 def preferred(best: Result, solver: str, options: SolveOptions) -> Result:
@@ -163,7 +167,8 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
     if oldest >= since or not asked.pools:
         return best
     least = value - best.objective.sign * WITHIN * abs(value)
-    newer = solve(asked, solver, replace(options, start=None, beat=least))
+    seconds = min(options.time_limit_s, max(NEWER_S, best.seconds))
+    newer = solve(asked, solver, replace(options, start=None, beat=least, time_limit_s=seconds))
     if newer.placement is None or newer.value is None or best.objective.better(least, newer.value):
         return best
     if any(GUESSED in offer.source for offer in _rented(newer.placement, asked)):
@@ -171,7 +176,7 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
     note = f"at a price of {oldest[:7]} (name a --max-price-age to take it)"
     return replace(
         newer,
-        status=Status.FEASIBLE if newer.status is Status.OPTIMAL else newer.status,
+        status=newer.status if allowance.current().spent else Status.FEASIBLE,
         bound=best.bound,
         proof=(),
         nodes=best.nodes + newer.nodes,
