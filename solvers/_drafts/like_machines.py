@@ -8,9 +8,12 @@ from itertools import product
 
 import numpy as np
 
+from placer.problem.exchange import traits
+from placer.units import SECONDS_PER_HOUR
+
 from .._market.arrays import Array, Indices
 from .._mode import Mode
-from .draft import Judge
+from .draft import Draft, Judge
 from .one_place import COUNTS, OnePlaceDrafts, promise
 from .several_regions import SeveralRegionDrafts
 
@@ -28,6 +31,10 @@ LOOKED_AT = 200
 """The best of a device, among which these are looked for."""
 DRAFTED = 10
 """Drafts of several regions whose exchanges are worked out."""
+MANY = 4
+"""Drafts of machines by themselves in many regions, each of another device."""
+ABOUT = 0.1
+"""Share by which prices of machines differ that cost about as much."""
 
 
 class LikeMachines:
@@ -159,6 +166,45 @@ class LikeRegionDrafts(SeveralRegionDrafts):
                 for pool, n in like.counts(one, many).items()
             }
             for _, team, count in sorted(found)[:DRAFTED]
+        ]
+
+    def of(self, modes: list[Mode], most: int) -> list[Draft]:
+        """Rank drafts of a few regions, and of many where each of them works at its own pace."""
+        drafts = super().of(modes, most)
+        apart = [mode for mode in modes if traits(mode.strategy).transport == "region-gossip"]
+        seldom = max(apart, key=lambda mode: mode.local_steps, default=None)
+        if seldom is not None and not self.judge.needed:
+            drafts += [d for counts in self._many(seldom) for d in self._exchanged(counts, seldom)]
+        return drafts
+
+    def _many(self, mode: Mode) -> list[dict[int, int]]:
+        """List single machines of one device in as many regions as pay: they need no average within
+        one. Those that cost about as much come in the order of their distance from some region.
+        """
+        judge, like, samples = self.judge, LikeMachines.of(self.judge), mode.samples
+        pair_s, prices = np.maximum(self.pair_s, self.pair_s.T), self.market.prices
+        away_usd = np.where(np.eye(len(prices), dtype=bool), np.inf, prices).min(axis=1)
+        sent_usd = judge.problem.gradient_bytes * away_usd
+        usd, speed, carbon = like.usd[:, 1], like.speed[:, 1], like.carbon[:, 1]
+        found: list[tuple[float, tuple[int, ...]]] = []
+        for device in dict.fromkeys(like.device.tolist()):
+            own = np.flatnonzero(like.device == device)
+            away = pair_s[np.ix_(like.place[own], like.place[own])]
+            dear = np.broadcast_to(np.floor(usd[own] / usd[own].min() / ABOUT), away.shape)
+            order = np.lexsort((away, dear))[:, : min(judge.wish.max_regions, judge.most)]
+            teams, partners = own[order], np.maximum(np.arange(order.shape[1]), 1)
+            sends = np.take_along_axis(away, order, axis=1).cumsum(axis=1) / partners
+            round_s = np.maximum(samples / speed[teams].cumsum(axis=1), sends)
+            egress = SECONDS_PER_HOUR / round_s * sent_usd[like.place[teams]].cumsum(axis=1)
+            figures = usd[teams].cumsum(axis=1) + egress, carbon[teams].cumsum(axis=1)
+            counted = samples / mode.multiplier / round_s
+            best, value = promise(judge, counted.ravel(), *(each.ravel() for each in figures))
+            for k in best[:1].tolist():
+                row, last = divmod(k, order.shape[1])
+                found.append((float(value[k]), tuple(sorted(teams[row, : last + 1].tolist()))))
+        return [
+            {pool: 1 for team in teams for pool in like.counts(team, 1)}
+            for _, teams in sorted(found)[:MANY]
         ]
 
     def _promised(

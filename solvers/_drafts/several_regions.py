@@ -33,9 +33,11 @@ class SeveralRegionDrafts:
         problem, places = judge.problem, self.market.places
         speed = problem.network.speeds(places, problem.requirements.streams)
         size = problem.gradient_bytes
+        self.pair_s: Array = size / speed
+        np.fill_diagonal(self.pair_s, 0.0)
         self.ways = list(permutations(range(self.sets.shape[1]), 2))
         links = [(self.sets[:, a], self.sets[:, b]) for a, b in self.ways]
-        self.seconds: Array = size / np.min([speed[link] for link in links], axis=0)
+        self.seconds: Array = np.max([self.pair_s[link] for link in links], axis=0)
         self.usd: Array = size * np.array([self.market.prices[link] for link in links])
 
     def _sets(self, regions: int) -> Indices:
