@@ -188,9 +188,10 @@ class LikeRegionDrafts(SeveralRegionDrafts):
         usd, speed, carbon = like.usd[:, 1], like.speed[:, 1], like.carbon[:, 1]
         found: list[tuple[float, tuple[int, ...]]] = []
         for device in dict.fromkeys(like.device.tolist()):
-            own = np.flatnonzero(like.device == device)
+            own = np.flatnonzero((like.device == device) & (like.machine[:, 0] >= 0))
             away = pair_s[np.ix_(like.place[own], like.place[own])]
-            dear = np.broadcast_to(np.floor(usd[own] / usd[own].min() / ABOUT), away.shape)
+            cheapest = max(usd[own].min(initial=np.inf), 1e-9)
+            dear = np.broadcast_to(np.floor(usd[own] / cheapest / ABOUT), away.shape)
             order = np.lexsort((away, dear))[:, : min(judge.wish.max_regions, judge.most)]
             teams, partners = own[order], np.maximum(np.arange(order.shape[1]), 1)
             sends = np.take_along_axis(away, order, axis=1).cumsum(axis=1) / partners
