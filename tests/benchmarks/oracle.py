@@ -35,7 +35,7 @@ def compared(generator: str, seed: int) -> dict[str, Any]:
     bound and nodes of `exact`, and ``differs``.
     """
     problem = MARKETS[generator](seed)
-    oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+    oracle, answer = (solve(problem, solver, PROOF) for solver in ("exhaustive", "exact"))
     same = answer.status == oracle.status and close(answer.value, oracle.value)
     if generator == "random":  # ties of the other generators may outlast the second search
         same = same and close(second_criterion(answer), second_criterion(oracle))
