@@ -138,7 +138,7 @@ def test_exact_equals_exhaustive_with_startup(
         problem = drawn(generator, seed)
         oracle = solve(problem, "exhaustive")
         answer = solve(problem, "exact", SolveOptions(gap=0.0, time_limit_s=3600.0))
-        if answer.status.stopped and generator is island_problem:  # slower plans keep a budget
+        if answer.status is Status.FEASIBLE and generator is island_problem:  # of slower plans
             left_open += 1
             assert answer.bound is not None
             if oracle.value is not None:

@@ -3,6 +3,7 @@ the limits and are never better.
 """
 
 import pytest
+from certain import certain
 
 from placer.cost_model.limits import violations
 from placer.solving.answer import Status
@@ -51,13 +52,13 @@ def second(result: Result) -> float:
 def test_exact_finds_what_enumeration_finds(market: str, first: int) -> None:
     """Status and value of 8 to 20 instances of a kind, of which some have an answer; ties as well
     where placements seldom tie to the last digit. A few with islands end open, as an hour has a
-    price that slower plans may keep: then nothing is better than the bound.
+    price that hundreds of slower plans may keep: then nothing is better than the bound.
     """
     answered = left_open = 0
     for seed in range(first, min(first + CHUNK, SEEDS[market])):
         answer = proved(market, seed)
         oracle = solve(answer.problem, "exhaustive")
-        if answer.status.stopped and "island" in market:
+        if answer.status is Status.FEASIBLE and "island" in market:
             left_open += 1
             assert answer.bound is not None
             if oracle.value is not None:
@@ -72,7 +73,19 @@ def test_exact_finds_what_enumeration_finds(market: str, first: int) -> None:
             if market in ("random", "carbon"):
                 assert second(answer) == pytest.approx(second(oracle), rel=1e-8), seed
     assert answered + left_open >= 2
-    assert left_open <= 3
+    assert left_open <= 1
+
+
+@pytest.mark.parametrize("seed", [880_039, 880_067, 880_094, 910_010, 960_014])
+def test_slower_plans_of_the_same_machines_are_searched(seed: int) -> None:
+    """What workers send is paid by the step: an hour of the fastest plan costs more than these
+    questions allow, or than a slower plan that suffices. They once ended open, the second with an
+    answer that was 1 % dearer than the best.
+    """
+    answer = proved("island", seed)
+    oracle = solve(answer.problem, "exhaustive")
+    assert answer.status is oracle.status is Status.OPTIMAL
+    assert answer.value == pytest.approx(certain(oracle.value), rel=1e-8)
 
 
 @pytest.mark.parametrize("market", SEEDS)

@@ -144,7 +144,7 @@ def test_one_more_limit_never_improves_an_answer_of_a_drawn_book(part: int) -> N
         if under.value is None:
             continue
         assert best.value is not None, (seed, name, value)
-        most = best.bound if best.status.stopped else best.value
+        most = best.value if best.status.settled else best.bound
         assert most is not None
         assert not best.objective.better(under.value, most, 1e-8), (seed, name, value)
         compared, kept = compared + 1, kept + (best.value == under.value)

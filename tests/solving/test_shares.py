@@ -83,7 +83,7 @@ def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
         if not problem.uniform:
             continue
         best, tried = solve(problem, "exact", PROOF), solve(problem, "exhaustive")
-        if best.status.stopped:  # an hour has a price that slower plans may keep
+        if best.status is Status.FEASIBLE:  # an hour has a price that many slower plans may keep
             left_open += 1
             assert best.bound is not None
             assert tried.value is not None
@@ -106,7 +106,7 @@ def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
         differ += mixed.value != pytest.approx(tried.value, rel=1e-8)
         compared += 1
     assert compared >= 20
-    assert left_open <= 4
+    assert left_open <= 2
     assert differ or draw is island_problem
 
 

@@ -32,8 +32,8 @@ NEW_DAYS = 90
 WITHIN = 0.1
 """Share of the objective that an answer gives up at most for newer prices."""
 NEWER_S = 2.0
-"""Seconds of the search at newer prices, or as long as that at all prices took: what it finds is
-measured by the bound of all prices, so that a proof of its own tells nobody anything.
+"""Seconds of the search at newer prices, or as long as that at all prices took: how far what it
+finds may be from the best is known by the bound of all prices.
 """
 
 
@@ -176,7 +176,7 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
     note = f"at a price of {oldest[:7]} (name a --max-price-age to take it)"
     return replace(
         newer,
-        status=newer.status if allowance.current().spent else Status.FEASIBLE,
+        status=Status.FEASIBLE if newer.status is Status.OPTIMAL else newer.status,
         bound=best.bound,
         proof=(),
         nodes=best.nodes + newer.nodes,

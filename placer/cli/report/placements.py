@@ -134,7 +134,7 @@ def proof_words(result: Result) -> str:
         text = f"at most {_gap(gap)} from the best {over}, which is {result.older.note}"
     elif result.status == "feasible":
         staged = any(note.code == "staged" for note in result.notes)
-        if gap is None or not (staged or result.proof_wish == "quick"):
+        if gap is None:
             tried, proves = f"best of {result.candidates:,} that were tried", "--solver exact"
             if result.proof_wish != "full":
                 tried, proves = "a draft", "--proof full"
@@ -142,7 +142,8 @@ def proof_words(result: Result) -> str:
         if result.proof_wish == "quick":
             over = f"at most {_gap(gap)} from the best {over}"
             return f"not proved: a quick answer, {over}{took}; --proof full proves it"
-        text = f"at most {_gap(gap)} from the best {over}, with the data in any store"
+        text = f"at most {_gap(gap)} from the best {over}"
+        text = f"{text}, with the data in any store" if staged else f"not proved: {text}"
     else:
         limit = "memory limit" if result.status == "memory_limit" else "time limit"
         limit = "interruption" if result.interrupted else limit

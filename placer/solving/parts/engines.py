@@ -105,10 +105,11 @@ def _best(executed: list[Result], found: list[Result]) -> Result:
     best = max(executed, key=lambda each: objective.sign * (each.value or 0.0))
     bounds = [each.bound for each in found if each.status is not Status.INFEASIBLE]
     stopped = [each.status for each in found if each.status.stopped]
+    settled = all(each.status.settled for each in found)
     proof = {(row.strategy, row.local_steps): row for each in found for row in each.proof}
     return replace(
         best,
-        status=stopped[0] if stopped else best.status,
+        status=stopped[0] if stopped else best.status if settled else Status.FEASIBLE,
         bound=None if None in bounds else objective.best([b for b in bounds if b is not None]),
         proof=() if stopped else tuple(proof.values()),
         candidates=sum(each.candidates for each in found),

@@ -205,7 +205,7 @@ class PartSearch:
 
     def offer_narrower(self, share: float, **wishes: object) -> None:
         """Offer the best answer with some other wishes, which is one of this question too and found
-        sooner, in a share of the time that is left.
+        sooner, in a share of the time that is left. No proof of it is needed.
         """
         seconds = share * max(0.0, self.allowed.seconds_left)
         own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None)
@@ -213,7 +213,7 @@ class PartSearch:
         if self.spent or not asked.modes:
             return
         with allowance.opened(seconds, own.memory_limit_bytes, own.cancel) as allowed:
-            search = type(self)(asked, self.ask, own, self.solver, allowed, proves=self.proves)
+            search = type(self)(asked, self.ask, own, self.solver, allowed, proves=False)
             found = search.run()
         self.count(found)
         if found.placement is not None:
@@ -311,8 +311,10 @@ class PartSearch:
             return Status.UNKNOWN if self.best is None else Status.FEASIBLE
         if self.best is not None and (self.options.first or self.options.proof == "none"):
             return Status.FEASIBLE
-        if self.left or self.skips:
+        if self.skips or any(part.again for part in self.left):
             return Status.TIME_LIMIT
+        if self.left:  # what is open there stays open, however long it is asked
+            return Status.UNKNOWN if self.best is None else Status.FEASIBLE
         return Status.INFEASIBLE if self.best is None else Status.OPTIMAL
 
     def _total_bound(self, status: Status) -> float | None:

@@ -22,6 +22,7 @@ from placer.market.scaled_market import with_scaled_use
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Narrowed
+from placer.problem.workers.islands import StepPart
 from placer.problem.workers.pool import Pool
 from placer.problem.workers.worker_sizes import ROUNDING, Ladder, Size
 from placer.records import replace
@@ -31,6 +32,7 @@ from placer.solving.parts.drafts import divisions, first_placements, numbers
 from placer.solving.parts.search import SAME, Ask, Part, PartSearch
 from placer.solving.result import Result
 from placer.units import SECONDS_PER_HOUR
+from placer.workload.inner_plan import InnerPlan
 
 FEW = 2
 """Numbers of workers, each twice the one before, of a search whose answer is only compared with."""
@@ -38,6 +40,9 @@ SHARES = 16
 """Steps in which the prices of use become smaller: each is a market of its own, which is kept."""
 EVERY_STEP_SHARE = 0.25
 """Share of the time for the question without local steps."""
+PLANS = 300
+"""Questions about slower plans, one for each time that they take; the bound of more stays as it is.
+"""
 CLOSED = 0.9
 """Share of the gap in which nothing better is looked for; in the rest a machine less may be."""
 
@@ -49,7 +54,8 @@ def best_worker_count(
     about by the seconds of their slowest: first bounded, then with one question for each. Where all
     are equally fast it has these workers alone; where they may be unlike it has faster ones too,
     timed as if they waited so long: that is true of all placements with such a slowest worker, and
-    bounds them.
+    bounds them. Plans that are slower than the fastest of the same machines are asked about where
+    they may be better, since they pay for fewer steps.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
@@ -63,15 +69,21 @@ def best_worker_count(
 
 class _Count(Part, frozen=True, kw_only=True):
     """Some workers, as many as ``number``: the question is about such that reach a ``goal``; with
-    ``part_s`` their slowest does its part of a step in so many seconds.
+    ``part_s`` their slowest does its part of a step in so many seconds, ``planned`` if by a plan of
+    its own, else by the fastest.
     """
 
     part_s: float | None = None
     goal: float | None = None
+    planned: bool = False
 
 
 class _CountSearch(PartSearch):
-    """The best answer so far, and the numbers of workers and speeds that are open."""
+    """The best answer so far, and the numbers of workers and speeds that are open. ``plans`` counts
+    those by which workers are asked about beside their fastest.
+    """
+
+    plans = 0
 
     @property
     def closed_gap(self) -> float:
@@ -149,7 +161,9 @@ class _CountSearch(PartSearch):
         if part.asked is None or not known:  # something better was found since
             self._bound(part.number)
         elif part.part_s is None:
-            self._divide(part, part.asked)
+            self._divide(part, part.asked, self._fastest(part, part.asked))
+        elif part.planned:
+            self.work(part, part.asked)
         else:
             self._ask(part, part.asked)
 
@@ -181,8 +195,11 @@ class _CountSearch(PartSearch):
             self.work(part, asked)
             if answer.placement is not None:
                 self._offer_slower(answer.placement)
-            if self._beats(answer):
+            slower = self._slower(part, asked) if self._beats(answer) else []
+            if slower is None:
                 self.left.append(replace(part, rank=rank, again=False))
+            else:
+                self._divide(part, asked, slower)
 
     def _beats(self, answer: Result) -> bool:
         if answer.value is None or self.known is None:
@@ -215,13 +232,36 @@ class _CountSearch(PartSearch):
         if rank is not None and self.worth(rank):
             self.push(_Count(rank=rank, number=workers, asked=asked, goal=goal))
 
-    def _divide(self, part: _Count, asked: Problem) -> None:
-        """Open one question for each speed that the slowest worker may have."""
-        groups: dict[tuple[float, object], list[Pool]] = {}
+    def _fastest(self, part: _Count, asked: Problem) -> Sequence[Pool]:
+        """Return all workers of a question by the fastest plan of each."""
         longest_s = self._longest_s
-        every = asked.sized(
+        return asked.sized(
             part.number, lambda size: self._most_part_s(size, part.number, longest_s)
         )
+
+    def _slower(self, part: _Count, asked: Problem) -> Sequence[Pool] | None:
+        """Return the workers of a question by every plan that is slower than their fastest; None
+        where these are too many to be asked about, or unlike.
+        """
+        question, step = asked.island_question, StepPart(asked.batch, part.number)
+        assert question is not None
+        assert part.part_s is not None
+        machines = {(id(pool.offer), pool.machines): pool for pool in asked.pools}.values()
+        plans, found = set[InnerPlan](), list[Pool]()
+        for pool in machines:
+            gpu, least_s = asked.catalog.gpu(pool.offer.gpu), part.part_s * (1 + SAME)
+            inside = question.plans_within(pool.offer, gpu, pool.machines, step, self._longest_s)
+            plans.update(inside)
+            if self.plans + len(plans) > PLANS or self.problem.mixes_workers:
+                return None
+            every = (asked.pool(pool.offer, pool.machines, inner, part.number) for inner in inside)
+            found += [p for p in every if p and asked.part_s(p, part.number) > least_s]
+        self.plans += len(plans)
+        return found
+
+    def _divide(self, part: _Count, asked: Problem, every: Sequence[Pool]) -> None:
+        """Open one question for each speed that the slowest of some workers may have."""
+        groups: dict[tuple[float, object], list[Pool]] = {}
         for pool in every:
             seconds = asked.part_s(pool, part.number)
             kind = pool.kind if asked.uniform else None
@@ -250,7 +290,9 @@ class _CountSearch(PartSearch):
                 slowed = (question.pool(p.offer, p.machines, p.inner, part.number) for p in pools)
                 question = asked.with_pools(wish, tuple(p for p in slowed if p is not None))
             rank = max(rank, part.rank)
-            self.push(_Count(rank=rank, number=part.number, asked=question, part_s=slowest))
+            planned = part.part_s is not None
+            found = _Count(rank=rank, number=part.number, asked=question, part_s=slowest)
+            self.push(replace(found, planned=planned))
 
     @cached_property
     def _least_steps(self) -> LeastSteps:
