@@ -31,6 +31,7 @@ _HOURS_OF = {
     **dict.fromkeys(("/d", "/day"), 24.0),
     **dict.fromkeys(("/mo", "/month"), HOURS_PER_MONTH),
 }
+_SECONDS_OF = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
 _DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -84,23 +85,30 @@ def parse_budget(text: str) -> float:
     return _positive(text, "budget", float(match["number"]) / hours)
 
 
-def parse_rate(text: str) -> float:
-    """Read a throughput in samples per second, such as ``400/s`` or ``1.2K/s``.
+def parse_rate(text: str, tokens_per_sample: int | None = None) -> float:
+    """Read a throughput in samples per second, such as ``400/s`` or ``1.2K/s``; of samples of some
+    tokens also ``20K tokens/s``.
 
-    >>> parse_rate("400/s"), parse_rate("36K/h")
-    (400.0, 10.0)
+    >>> parse_rate("400/s"), parse_rate("36K/h"), parse_rate("8K tokens/s", 4096)
+    (400.0, 10.0, 1.953125)
     """
     match = re.fullmatch(
-        _NUMBER + r"\s*(?P<prefix>[kKMG]?i?)\s*/\s*(?P<per>s|sec|min|h|hour)", text.strip()
+        _NUMBER + r"\s*(?P<prefix>[kKMGB]?i?)\s*(?P<tokens>tok|tokens)?\s*/\s*(?P<per>[a-z]+)",
+        text.strip(),
     )
-    if match is None:
-        raise PlacerError(f"throughput '{text}' is not samples per time", "write it as 400/s")
-    factor = _PREFIX.get(match["prefix"]) or _BINARY.get(match["prefix"])
+    seconds = _SECONDS_OF.get(match["per"]) if match else None
+    if match is None or seconds is None:
+        words = f"throughput '{text}' is not samples per time"
+        raise PlacerError(words, "write it as 400/s, or 20K tokens/s")
+    prefix = match["prefix"].replace("B", "G")
+    factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
     if factor is None:
         words = f"throughput '{text}' has the unknown prefix '{match['prefix']}'"
         raise PlacerError(words, "use K, M or G")
-    seconds = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0}[match["per"]]
-    return _positive(text, "throughput", float(match["number"]) * factor / seconds)
+    if match["tokens"] and tokens_per_sample is None:
+        raise PlacerError(f"throughput '{text}' of a model without tokens", "write it as 400/s")
+    each = tokens_per_sample if match["tokens"] and tokens_per_sample else 1
+    return _positive(text, "throughput", float(match["number"]) * factor / seconds / each)
 
 
 def parse_count(text: str, what: str = "count") -> int:

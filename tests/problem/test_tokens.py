@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.advice.worlds.changed_question import apply
+from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
@@ -48,6 +49,23 @@ def test_a_batch_in_tokens_is_one_of_sequences() -> None:
     changed = apply(asked(tbs="4Mtok"), parse_changes(["seq-len=4096"]))
     assert changed.batch == 977
     assert apply(changed, parse_changes(["tbs=x2"])).batch == 2 * 977
+
+
+def test_a_floor_in_tokens_is_one_of_sequences() -> None:
+    """81,920 tokens a second are 10 sequences of 8,192 and 20 of 4,096, in whatever time."""
+
+    def floor(problem: Problem) -> float | None:
+        return problem.requirements.min_samples_per_second
+
+    assert (
+        floor(asked(min_throughput="81920 tokens/s")) == floor(asked(min_throughput="10/s")) == 10
+    )
+    assert floor(asked(min_throughput="4.9152M tok/min", seq_len=4096)) == 20
+    assert floor(asked(min_throughput="7.077888B tokens/day")) == 10
+    changed = apply(asked(budget="60/h"), parse_changes(["min-throughput=163.84Ktok/s"]))
+    assert floor(changed) == 20
+    with pytest.raises(PlacerError, match="of a model without tokens"):
+        asked("resnet50", min_throughput="20K tokens/s")
 
 
 def test_another_sequence_length_keeps_the_tokens_of_the_default_batch() -> None:

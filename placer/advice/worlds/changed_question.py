@@ -16,7 +16,7 @@ from placer.problem.kept_answers import Recent
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.changes import OVER_BOOK, Change, changed_book, number_of
-from placer.problem.words.data import in_plain_words
+from placer.problem.words.data import floor_in_samples, in_plain_words
 from placer.problem.words.readers import read_wish
 from placer.problem.words.request import in_sequences
 from placer.problem.words.wishes import CHANGES, Wish
@@ -155,6 +155,8 @@ def set_wish(
     assert words is not None
     if words == NONE and wish.removable:
         return replace(known, **{field: getattr(PLAIN, field) for field in wish.fields})
+    if wish.name == "min_throughput":
+        words = floor_in_samples(words, problem.profile)
     if name == "data":
         listed, size = in_plain_words(split(words, name), problem.profile)
         words = ",".join(listed)

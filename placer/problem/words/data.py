@@ -9,7 +9,7 @@ from placer.market.catalog import Catalog, StoreOffer
 from placer.market.words.selection import is_named, places_of
 from placer.problem.datasets import Dataset
 from placer.problem.requirements import EXCHANGES, Kept
-from placer.units import parse_bytes, parse_count
+from placer.units import parse_bytes, parse_count, parse_rate
 from placer.workload.profile import ModelProfile
 
 SCHEMES = {
@@ -53,6 +53,12 @@ def in_plain_words(given: list[str], profile: ModelProfile) -> tuple[list[str], 
         else:
             words.append(word)
     return words, size
+
+
+def floor_in_samples(words: str, profile: ModelProfile) -> str:
+    """Write a throughput in samples of a model, of which a language model's have some tokens."""
+    shape = profile.architecture
+    return f"{parse_rate(words, None if shape is None else shape.sequence_length)!r}/s"
 
 
 MULTI_REGIONS = {

@@ -14,7 +14,7 @@ from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.changes import DEFENDED, Change, changed_book, defended_book
-from placer.problem.words.data import in_plain_words
+from placer.problem.words.data import floor_in_samples, in_plain_words
 from placer.problem.words.readers import default_objective, read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Wishes
@@ -59,7 +59,7 @@ def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishe
             Problem(
                 profile=overlay.over_profile(profile),
                 catalog=catalog,
-                requirements=_requirements(_data_in_samples(given, profile), catalog),
+                requirements=_requirements(_in_samples(given, profile), catalog),
                 calibration=overlay.calibration,
             )
         )
@@ -112,13 +112,19 @@ def _for_own_alone(given: Mapping[str, Any], catalog: Catalog) -> Mapping[str, A
     return given if not places else {**given, "places": [*split(places, "place"), *own]}
 
 
-def _data_in_samples(given: Mapping[str, Any], profile: ModelProfile) -> Mapping[str, Any]:
-    """Write sizes of data as samples of the model, or as the size of a store's data."""
-    if not given.get("data"):
-        return given
-    if given.get("seq_len") is not None:
+def _in_samples(given: Mapping[str, Any], profile: ModelProfile) -> Mapping[str, Any]:
+    """Write tokens per second and sizes of data as samples of the model, or as the size of a
+    store's data.
+    """
+    if given.get("seq_len") is not None and (given.get("data") or given.get("min_throughput")):
         length = parse_count(str(given["seq_len"]), WISHES["seq_len"].word)
         profile = with_sequence_length(profile, length)
+    if given.get("min_throughput"):
+        with blaming("min_throughput", given["min_throughput"]):
+            floor = floor_in_samples(given["min_throughput"], profile)
+        given = {**given, "min_throughput": floor}
+    if not given.get("data"):
+        return given
     data, size = in_plain_words(split(given["data"], "data"), profile)
     if size is None:
         return {**given, "data": data}
