@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from certain import certain
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,3 +90,20 @@ def test_a_quick_answer_says_so() -> None:
     ):
         with pytest.raises(PlacerError, match=message):
             placer.recommend("roberta-xlm", proof=proof, solver=solver, **words)
+
+
+def test_a_draft_joins_machines_of_one_device_with_unlike_networks() -> None:
+    """A place has at most 16 spot machines of a type, and two types with eight H100 each, of which
+    one has the faster network. The proved answer has all 32; the draft, which once stayed with one
+    type, is within a tenth of it.
+    """
+    words: Any = {"budget": "1300/h", "market": "spot", "places": "gcp/*", "figures": "book"}
+    quick, proved = (
+        placer.recommend("qwen2.5-7b", proof=proof, alternatives=False, **words)
+        for proof in ("quick", "full")
+    )
+    assert proved.proved
+    for answer in (quick, proved):
+        assert len({group.instance_type for group in answer.found[0].groups}) == 2
+        assert {group.device for group in answer.found[0].groups} == {"H100:8"}
+    assert certain(quick.value) >= 0.9 * certain(proved.value)

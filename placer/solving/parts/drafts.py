@@ -29,17 +29,20 @@ longest step that they may calculate where they have to exchange too.
 """
 FIRST_PLACES = 2
 """Places from which the nearest others are tried, where one is not enough."""
+SAME = 1e-8
+"""Relative difference up to which workers are equally fast."""
 PLAIN = "all-reduce"
 """Exchange in which several workers in one place are as fast as one of all their machines."""
 
 
 def numbers(problem: Problem) -> Iterator[int]:
-    """Yield numbers of workers to try first."""
+    """Yield numbers of workers to try first: batches and quotas are mostly powers of two."""
     wish = problem.requirements
     workers = max(wish.min_workers, wish.min_regions)
     while workers <= min(wish.max_workers, problem.batch):
         yield workers
-        workers += 1 if workers < FEW else workers // 2
+        even = workers & (workers - 1) == 0
+        workers += 1 if workers < FEW else workers // (2 if even else 3)
 
 
 def first_placements(
@@ -58,6 +61,9 @@ def first_placements(
     floor = wish.floor_samples_per_second or 0.0
     sends = wish.min_regions > 1
     found = sorted((_promise(size, objective), number, size) for number, size in enumerate(sizes))
+    alike: Alike = {}
+    for *_, size in found:
+        alike.setdefault(_device(size), []).append(size)
     for share in SHARES if sends or floor else (1.0,):
         usd = share * budget if sends else budget
         longest_s = share * problem.batch / floor if floor else math.inf
@@ -66,7 +72,15 @@ def first_placements(
             for *_, size in found
             if workers * size.usd_per_hour <= usd and size.calculation_s <= longest_s
         )
-        yield from _of_each_device(able, workers, problem, worth_s)
+        yield from _of_each_device(able, workers, problem, worth_s, alike)
+
+
+Alike = dict[tuple[str, int, int], list[Size]]
+"""Sizes of as many equal devices, whose machines may have other networks."""
+
+
+def _device(size: Size) -> tuple[str, int, int]:
+    return size.kind.offers[0].gpu, size.kind.gpus, size.machines
 
 
 def _promise(size: Size, objective: Objective) -> float:
@@ -78,7 +92,11 @@ def _promise(size: Size, objective: Objective) -> float:
 
 
 def _of_each_device(
-    sizes: Iterable[Size], workers: int, problem: Problem, worth_s: Callable[[Size], float]
+    sizes: Iterable[Size],
+    workers: int,
+    problem: Problem,
+    worth_s: Callable[[Size], float],
+    alike: Alike,
 ) -> Iterator[Placement]:
     """Yield, of each device, the first size whose workers are held by one place, and before it
     those that are held by several, up to one that can be paid wherever it begins.
@@ -95,7 +113,7 @@ def _of_each_device(
             continue
         if not problem.may_reach(offer, size.machines, workers, longest_s):
             continue
-        together = list(_together(size, workers, problem))
+        together = list(_together(size, workers, problem, alike[_device(size)]))
         if together:
             tried[device] = SIZES
             yield from together
@@ -110,10 +128,17 @@ Rented = list[tuple[VmOffer, int]]
 """Offers, each with its number of workers."""
 
 
-def _together(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
+def _together(
+    size: Size, workers: int, problem: Problem, alike: Sequence[Size]
+) -> Iterator[Placement]:
+    """Yield workers of a size in one place, with some that are ``alike`` where it has too few."""
     if problem.requirements.min_regions > 1:
         return
-    held = (_filled(offers, size, workers, problem) for offers in _by_place(size).values())
+    there = _by_place(size)
+    for other in alike if workers > 1 else ():
+        for place, offers in _by_place(other).items() if other is not size else ():
+            there[place] = [*there.get(place, []), *offers]
+    held = (_filled(offers, size, workers, problem) for offers in there.values())
     whole = [rented for rented in held if _count(rented) == workers]
     for rented in sorted(whole, key=_usd_per_hour)[:1]:
         yield from _placements(rented, size, workers, problem)
@@ -190,11 +215,15 @@ def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> I
     rivals = built.rivals if workers > 1 and isinstance(built, Island) else ()
     for plan in (None, *(rival.plan for rival in rivals)):
         pools = [problem.pool(offer, size.machines, plan, workers) for offer, _ in rented]
-        groups = tuple(
-            pool.group(count)
+        able = [
+            (pool, count)
             for pool, (_, count) in zip(pools, rented, strict=True)
             if pool is not None and count <= pool.max_count
-        )
+        ]
+        groups = tuple(pool.group(count) for pool, count in able)
+        each_s = [problem.part_s(pool, workers) for pool, _ in able]
+        if max(each_s, default=0.0) > min(each_s, default=0.0) * (1 + SAME):
+            continue  # some would wait for others: no question is about such workers
         for exchange in _first_exchanges(where, problem) if len(groups) == len(rented) else ():
             yield Placement(groups=groups, exchange=exchange)
 
