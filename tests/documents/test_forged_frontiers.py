@@ -131,6 +131,9 @@ def test_every_change_of_a_job_is_found_or_named(run: Run, tmp_path: Path) -> No
     paths = [("jobs", 0, *path) for path in leaves(job)]
     assert len(paths) > 40
     assert [path for path in paths if passes(document, path)] == []
+    del document["jobs"][0]["result"]
+    with pytest.raises(PlacerError, match="has no problem to price again"):
+        examine_document(document, "p.json")
 
 
 @pytest.mark.parametrize("workers", ["gcp/us-west1=1xT4:on-demand", "gcp/us-west1=2xT4:on-demand"])

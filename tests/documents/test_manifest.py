@@ -222,6 +222,18 @@ def test_version_1_reads_as_workers_of_one_machine() -> None:
     assert manifest.workers == manifest.world_size == 3
 
 
+def test_a_plan_of_two_workers_averages_by_the_software_of_its_question() -> None:
+    """NCCL in the default book; an exchange that nothing is said of would be hivemind's."""
+    words: dict[str, Any] = {"workers": "2", "regions": "..1", "gpu": "T4", "alternatives": False}
+    document = placer.recommend("roberta-xlm", budget="5/h", **words).to_manifest()
+    problem, placement = question_of(read_manifest(document, "plan.json"), "plan.json")
+    assert (placement.workers, placement.exchange.transport, problem.transport) == (
+        2,
+        "nccl",
+        "nccl",
+    )
+
+
 def test_a_plan_of_islands_comes_back_from_its_manifest() -> None:
     """The placement that a manifest holds is the one that it was made of: two islands of two
     machines where the plan had two machines.

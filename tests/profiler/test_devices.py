@@ -6,7 +6,7 @@ import pytest
 
 from conftest import ROOT
 from placer.market.catalog import Catalog
-from placer.profiler.devices import device
+from placer.profiler.devices import device, facts
 from placer.profiler.measured_profile import published_efficiency
 from placer.units import parse_date
 from placer.workload.measurement import PRECISIONS
@@ -35,6 +35,9 @@ def test_rows_have_a_source_a_date_and_plausible_ratios(
     assert row["source"].startswith(("NVIDIA ", "AMD "))
     assert parse_date(row["as_of"], "date").isoformat() == gpu.as_of
     assert row["generation"] in GENERATIONS
+    own = device(row["gpu"])
+    assert own is not None
+    assert own.memory_bytes == gpu.memory_gib * 2**30
     fp32, fp16 = float(row["fp32_tflops"]), gpu.fp16_tflops
     assert 1.9 <= fp16 / fp32 <= (32 if row["generation"] == "blackwell" else 20)
     tensor = row["generation"] in GENERATIONS - {"volta", "turing"}
@@ -88,3 +91,11 @@ def test_published_efficiency_where_nobody_measured() -> None:
     )
     alone = published_efficiency("mine", "cnn", "ddp")
     assert (alone.value, alone.low, alone.high, alone.basis) == (1.0, 0.8, 1.0, "assumed")
+
+
+def test_a_processor_is_named_by_the_threads_that_were_asked_for() -> None:
+    """``CPU-1`` with one thread; no more threads than there are cores make no larger processor."""
+    torch = pytest.importorskip("torch")
+    one, every, more = (facts(torch.device("cpu"), n).gpu for n in (1, None, 10_000))
+    assert one == "CPU-1"
+    assert every == more

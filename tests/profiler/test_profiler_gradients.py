@@ -58,6 +58,10 @@ def test_any_stack_of_layers_is_counted_from_its_shapes(kinds: list[str], width:
         2 * live,
     )
     assert sizes.bytes_fp32 == 4 * live * each
+    uses = 2 * kinds.count("tied")  # weights and biases
+    assert [note.split(" tied")[0] for note in sizes.notes if " tied use" in note] == (
+        [str(uses)] if uses else []
+    )
 
 
 @pytest.mark.parametrize("name", ["cnn-small", "gnn"])

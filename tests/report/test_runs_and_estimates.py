@@ -132,3 +132,11 @@ def test_policies_that_all_cost_nothing_save_nothing() -> None:
         row["usd"] = 0.0
     document["offline"]["optimum_usd"] = None
     assert ", 0 % less than the most expensive" in contents(document, today=TODAY).verdict
+
+
+def test_a_run_that_is_kept_says_how_much_better_the_best_is() -> None:
+    """A twentieth of the new speed is 5.3 % of the old one; nothing better is said plainly."""
+    document = json.loads((FROZEN / "documents" / "replan.json").read_text(encoding="utf-8"))
+    better, equal = (contents({**document, "gain": gain}).verdict for gain in (0.05, 0.0))
+    assert better == "Keep what runs: the best is 5.3 % better, too little for a move."
+    assert equal == "Keep what runs: nothing else is better."

@@ -147,6 +147,9 @@ def test_a_script_starts_torchrun_with_its_rank(three: ExportPlan, tmp_path: Pat
     nothing starts.
     """
     write_folder(str(tmp_path / "launch"), export(three, "torchrun"))
+    for file in (tmp_path / "launch").iterdir():
+        assert bool(file.stat().st_mode & 0o100) == (file.suffix == ".sh"), file.name
+        assert file.stat().st_mode & 0o600 == 0o600, file.name
     given = {"PATH": on_path(tmp_path, torchrun='echo "$@"'), "GLOO_SOCKET_IFNAME": "wg0"}
     script, address = str(tmp_path / "launch/workers-1.sh"), "PLACER_RENDEZVOUS_ADDRESS"
 
@@ -461,6 +464,30 @@ def test_compose_files_follow_the_specification(
     wrong["services"]["workers-0-0"]["enviroment"] = {}
     paths[0].write_text(yaml.safe_dump(wrong))
     assert "refused" in python(executable, code, str(paths[0]), home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("places", "market", "spot"),
+    [
+        ("azure/*", "spot", {"kubernetes.azure.com/scalesetpriority": "spot"}),
+        ("azure/*", "on-demand", {}),
+        ("aws/*", "spot", {"eks.amazonaws.com/capacityType": "SPOT"}),
+    ],
+)
+def test_pods_ask_for_nodes_of_their_market(places: str, market: str, spot: dict[str, str]) -> None:
+    """Azure alone keeps other pods off its spot nodes; pods on demand want none of these."""
+    words: dict[str, Any] = {"places": places, "market": market, "exchange": "all-reduce"}
+    answer = placer.recommend(
+        "roberta-xlm", budget="30/h", workers="2", alternatives=False, **words
+    )
+    for job in jobs_of(by_runtime(plan_of(answer.to_manifest()))):
+        pod = job["template"]["spec"]["template"]["spec"]
+        chosen = {
+            k: v for k, v in pod["nodeSelector"].items() if not k.startswith(("node.", "topo"))
+        }
+        assert chosen == spot
+        keys = [each["key"] for each in pod["tolerations"]]
+        assert keys == [key for key in spot if places == "azure/*"]
 
 
 def test_words_of_the_caller_are_checked(three: ExportPlan) -> None:

@@ -192,7 +192,11 @@ def _curve(name: str, title: str, values: dict[int, float], unit: str, write: An
 
 
 def _spaced(pairs: Sequence[Any], most: int) -> tuple[Sequence[Any], int]:
-    """Return every n-th of some pairs, the last among them, and n."""
+    """Return every n-th of some pairs, the last among them, and n.
+
+    >>> _spaced("abcdefgh", 3)
+    ('beh', 3)
+    """
     every = max(1, -(-len(pairs) // most))
     return pairs[(len(pairs) - 1) % every :: every], every
 
