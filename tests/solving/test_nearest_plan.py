@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from instances import gpu_of, offer, two_places
 from placer.cost_model.estimate import evaluate
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools
 from placer.workload.inner_plan import InnerPlan
@@ -119,3 +121,19 @@ def test_stages_are_named_where_ranks_have_no_sequence() -> None:
         placed("1x(2048xH100:8):spot", tbs=1953)
     near = raised.value.hint.removeprefix("write ").partition(",")[0]
     assert placed(f"1x(2048xH100:8):spot{near}", tbs=1953).pipeline > 1
+
+
+def test_the_reason_that_removes_most_offers_is_named() -> None:
+    """Two offers of a T4 and one of a V100, where an A10 is wanted, in either order."""
+    problem = two_places(gpus=("A10",))
+    rows = (
+        offer("aws", "a", "V100", 2.0),
+        offer("gcp", "b", "T4", 1.0),
+        offer("aws", "a", "T4", 1),
+    )
+    for offers in (rows, rows[::-1]):
+        gpus = {name: gpu_of(name) for name in ("T4", "V100")}
+        book = replace(problem.catalog, offers=offers, gpus=gpus)
+        with pytest.raises(PlacerError, match="removed by GPU: 3") as refused:
+            require_pools(replace(problem, catalog=book))
+        assert refused.value.hint == "widen the request; most often: T4 is not among --gpu A10"
