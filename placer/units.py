@@ -87,7 +87,7 @@ def parse_budget(text: str) -> float:
 
 def parse_rate(text: str, tokens_per_sample: int | None = None) -> float:
     """Read a throughput in samples per second, such as ``400/s`` or ``1.2K/s``; of samples of some
-    tokens also ``20K tokens/s``.
+    tokens also ``20Ktok/s``.
 
     >>> parse_rate("400/s"), parse_rate("36K/h"), parse_rate("8K tokens/s", 4096)
     (400.0, 10.0, 1.953125)
@@ -99,7 +99,7 @@ def parse_rate(text: str, tokens_per_sample: int | None = None) -> float:
     seconds = _SECONDS_OF.get(match["per"]) if match else None
     if match is None or seconds is None:
         words = f"throughput '{text}' is not samples per time"
-        raise PlacerError(words, "write it as 400/s, or 20K tokens/s")
+        raise PlacerError(words, "write it as 400/s, or 20Ktok/s")
     prefix = match["prefix"].replace("B", "G")
     factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
     if factor is None:

@@ -65,7 +65,7 @@ def test_a_floor_in_tokens_is_one_of_sequences() -> None:
     changed = apply(asked(budget="60/h"), parse_changes(["min-throughput=163.84Ktok/s"]))
     assert floor(changed) == 20
     with pytest.raises(PlacerError, match="of a model without tokens"):
-        asked("resnet50", min_throughput="20K tokens/s")
+        asked("resnet50", min_throughput="20Ktok/s")
 
 
 def test_another_sequence_length_keeps_the_tokens_of_the_default_batch() -> None:

@@ -582,7 +582,7 @@ class Wishes(TrainingWishes, total=False):
             reader="rate",
             metavar="N/s",
             example="400/s",
-            help="Minimum samples per second, such as 400/s, or 20K tokens/s.",
+            help="Minimum samples per second, such as 400/s, or 20Ktok/s.",
             more="A number is samples per second.",
             scales=True,
         ),
