@@ -49,32 +49,23 @@ class LikeMachines:
         market, device = judge.market, np.array(judge.device, dtype=np.intp)
         devices = int(device.max(initial=-1)) + 1
         order = np.lexsort((market.usd / market.speed, device, market.place_of))
-        cap = np.minimum(market.cap, judge.most).astype(np.intp)
-        machine = np.repeat(order, cap[order])
         team_of = market.place_of * devices + device
+        count = np.minimum(market.cap, judge.most).astype(np.intp)[order]
         if not all(kind.supplied for kind in market.pools.kinds):
-            machine = self._within_quotas(machine, team_of, judge)
-        place_in_team = _rank(team_of[machine])
-        kept = place_in_team < judge.most
-        machine, column = machine[kept], place_in_team[kept]
+            # A quota that machine types share, as each by itself is within it.
+            bucket = team_of * (market.pools.bucket_of.max(initial=-1) + 1) + market.pools.bucket_of
+            room = market.pools.figures(lambda pool: pool.gpu_quota // pool.gpus)
+            count = _within(count, bucket[order], room[order])
+        count = _within(count, team_of[order], np.full(len(count), judge.most))
+        machine = np.repeat(order, count)
         teams, row = np.unique(team_of[machine], return_inverse=True)
+        column = _rank(team_of[machine])
         self.place, self.device = teams // devices, teams % devices
         self.machine = np.full((len(teams), judge.most), -1)
         self.machine[row, column] = machine
         self.usd = self._sums(market.usd, np.inf)
         self.speed = self._sums(market.speed, 0.0)
         self.carbon = self._sums(market.carbon, 0.0)
-
-    @staticmethod
-    def _within_quotas(machine: Indices, team_of: Indices, judge: Judge) -> Indices:
-        """Leave out what is above a quota that machine types share, as each by itself is within."""
-        pools = judge.market.pools
-        bucket = team_of * (pools.bucket_of.max(initial=-1) + 1) + pools.bucket_of
-        room = pools.figures(lambda pool: pool.gpu_quota // pool.gpus)
-        order = np.argsort(bucket[machine], kind="stable")
-        taken = np.empty(len(machine), dtype=np.intp)
-        taken[order] = _rank(bucket[machine[order]])
-        return machine[taken < room[machine]]
 
     @staticmethod
     def of(judge: Judge) -> LikeMachines:
@@ -99,6 +90,22 @@ def _rank(groups: Indices) -> Indices:
     """Return how many of the same group stand before each; equal groups stand together."""
     first = np.flatnonzero(np.diff(groups, prepend=-1))
     return np.arange(len(groups)) - np.repeat(first, np.diff(first, append=len(groups)))
+
+
+def _within(count: Indices, groups: Indices, room: Indices) -> Indices:
+    """Return how many of some machines the room of their group takes, those that stand first.
+
+    >>> _within(np.array([3, 4, 5]), np.array([7, 2, 7]), np.array([4, 2, 4])).tolist()
+    [3, 2, 1]
+    """
+    order = np.argsort(groups, kind="stable")
+    own, sorted_groups = count[order], groups[order]
+    before = own.cumsum() - own
+    first = np.flatnonzero(np.diff(sorted_groups, prepend=-1))
+    before -= np.repeat(before[first], np.diff(first, append=len(own)))
+    built = np.empty_like(count)
+    built[order] = np.clip(room[order] - before, 0, own)
+    return built
 
 
 class LikePlaceDrafts(OnePlaceDrafts):
