@@ -77,8 +77,9 @@ class LikeMachines:
         return teams
 
     def _sums(self, each: Array, beyond: float) -> Array:
-        values = np.where(self.machine >= 0, each[self.machine], beyond)
-        return np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0)))
+        built = np.zeros((len(self.machine), self.machine.shape[1] + 1))
+        np.where(self.machine >= 0, each[self.machine], beyond).cumsum(axis=1, out=built[:, 1:])
+        return built
 
     def counts(self, team: int, machines: int) -> dict[int, int]:
         """Count the first machines of a team by pool."""
