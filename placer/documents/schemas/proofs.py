@@ -26,9 +26,10 @@ ProofWish = Literal["full", "quick", "none"]
 
 
 class Status(StrEnum):
-    """How a solve ended. feasible and unknown prove nothing: the placement keeps every limit, but a
-    better one may exist; no placement is known, but one may exist. time_limit says that time, nodes
-    or the user ended a search before its proof, memory_limit that memory did.
+    """How a solve ended. feasible and unknown are no proof: the placement keeps every limit, but a
+    better one may exist, as far as a bound allows; no placement is known, but one may exist.
+    time_limit says that time, nodes or the user ended a search before its proof, memory_limit that
+    memory did.
     """
 
     OPTIMAL = "optimal"
