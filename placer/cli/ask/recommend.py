@@ -225,9 +225,13 @@ def _why_none(result: Any) -> PlacerError:
             f"raise --{status.replace('_', '-')}, or narrow --gpu and --in",
         )
     if status == "unknown":
+        again = "solver exact" if result.proof_wish == "full" else "proof full"
+        most = result.solver == "exact" and result.proof_wish == "full"
         return PlacerError(
             f"the solver {result.solver} found no placement; that is no proof that there is none",
-            f"ask again with --{'solver exact' if result.proof_wish == 'full' else 'proof full'}",
+            "relax a limit: too many slower plans are open"
+            if most
+            else f"ask again with --{again}",
         )
     works = ", or ".join(option.note for option in result.nearest)
     return PlacerError(
