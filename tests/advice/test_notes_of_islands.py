@@ -4,12 +4,16 @@ from typing import Any
 
 import pytest
 
+from instances import island_problem
 from placer.advice.recommendation.notes import warnings_of
 from placer.advice.recommendation.plan_notes import equal_parts_speed
+from placer.advice.recommendation.recommend import recommend
+from placer.cli.report.placements import proof_words
 from placer.cost_model.estimate import Estimate, estimate, pool_of
 from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.solving.answer import Status
 from placer.solving.by_hand import place_by_hand
 
 advisor = Advisor()
@@ -84,3 +88,14 @@ def test_hivemind_alone_forms_groups() -> None:
     fast = {"model": "resnet50"}
     assert messages(placed(workers, **fast), "matchmaking") == []
     assert messages(placed(workers, **fast, transport="hivemind"), "matchmaking")
+
+
+def test_an_answer_whose_slower_plans_are_open_says_how_much_better_one_may_be() -> None:
+    """Hundreds of slower plans may pay for fewer steps: the answer is not called stopped, nor the
+    best that some solver happened to find.
+    """
+    answer = recommend(island_problem(880_093))
+    assert answer.status is Status.FEASIBLE
+    (verdict,) = answer.verdict
+    assert "one region; not proved: one that is up to 34 % better may exist." in verdict
+    assert proof_words(answer).startswith("not proved: at most 34 % from the best over ")

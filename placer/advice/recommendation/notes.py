@@ -176,6 +176,9 @@ def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
 
 def _proof(result: Result) -> str:
     if result.status == "feasible" and not result.proved:
+        if result.proof_wish == "full" and result.gap is not None:
+            most = format_plain(100 * result.gap, 2)
+            return f"not proved: one that is up to {most} % better may exist."
         draft = f"the solver {result.solver}"
         if result.proof_wish != "full":
             draft = f"--proof {result.proof_wish}"
