@@ -15,6 +15,7 @@ from placer.problem.placement import NO_EXCHANGE, Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.workers.worker_sizes import Size
 from placer.records import replace
+from placer.solving.parts.search import SAME
 from placer.workload.island import Island
 
 SIZES = 12
@@ -29,8 +30,6 @@ longest step that they may calculate where they have to exchange too.
 """
 FIRST_PLACES = 2
 """Places from which the nearest others are tried, where one is not enough."""
-SAME = 1e-8
-"""Relative difference up to which workers are equally fast."""
 PLAIN = "all-reduce"
 """Exchange in which several workers in one place are as fast as one of all their machines."""
 
@@ -135,13 +134,22 @@ def _together(
     if problem.requirements.min_regions > 1:
         return
     there = _by_place(size)
-    for other in alike if workers > 1 else ():
-        for place, offers in _by_place(other).items() if other is not size else ():
-            there[place] = [*there.get(place, []), *offers]
-    held = (_filled(offers, size, workers, problem) for offers in there.values())
-    whole = [rented for rented in held if _count(rented) == workers]
+    whole = _whole(there, size, workers, problem)
+    if not whole and workers > 1:
+        others = [_by_place(other) for other in alike if other is not size]
+        for place, offers in there.items():
+            offers.extend(offer for other in others for offer in other.get(place, []))
+        whole = _whole(there, size, workers, problem)
     for rented in sorted(whole, key=_usd_per_hour)[:1]:
         yield from _placements(rented, size, workers, problem)
+
+
+def _whole(
+    there: Mapping[str, Sequence[VmOffer]], size: Size, workers: int, problem: Problem
+) -> list[Rented]:
+    """Return the workers of each place that holds all of them."""
+    held = (_filled(offers, size, workers, problem) for offers in there.values())
+    return [rented for rented in held if _count(rented) == workers]
 
 
 def _apart(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
