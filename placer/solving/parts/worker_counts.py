@@ -41,8 +41,7 @@ SHARES = 16
 EVERY_STEP_SHARE = 0.25
 """Share of the time for the question without local steps."""
 PLANS = 300
-"""Questions about slower plans, one for each time that they take; the bound of more stays as it is.
-"""
+"""Slower plans that are asked about, one by one; the bound of more stays as it is."""
 CLOSED = 0.9
 """Share of the gap in which nothing better is looked for; in the rest a machine less may be."""
 
@@ -243,6 +242,8 @@ class _CountSearch(PartSearch):
         """Return the workers of a question by every plan that is slower than their fastest; None
         where these are too many to be asked about, or unlike.
         """
+        if self.problem.mixes_workers:
+            return None
         question, step = asked.island_question, StepPart(asked.batch, part.number)
         assert question is not None
         assert part.part_s is not None
@@ -252,7 +253,7 @@ class _CountSearch(PartSearch):
             gpu, least_s = asked.catalog.gpu(pool.offer.gpu), part.part_s * (1 + SAME)
             inside = question.plans_within(pool.offer, gpu, pool.machines, step, self._longest_s)
             plans.update(inside)
-            if self.plans + len(plans) > PLANS or self.problem.mixes_workers:
+            if self.plans + len(plans) > PLANS:
                 return None
             every = (asked.pool(pool.offer, pool.machines, inner, part.number) for inner in inside)
             found += [p for p in every if p and asked.part_s(p, part.number) > least_s]
@@ -290,9 +291,15 @@ class _CountSearch(PartSearch):
                 slowed = (question.pool(p.offer, p.machines, p.inner, part.number) for p in pools)
                 question = asked.with_pools(wish, tuple(p for p in slowed if p is not None))
             rank = max(rank, part.rank)
-            planned = part.part_s is not None
-            found = _Count(rank=rank, number=part.number, asked=question, part_s=slowest)
-            self.push(replace(found, planned=planned))
+            self.push(
+                _Count(
+                    rank=rank,
+                    number=part.number,
+                    asked=question,
+                    part_s=slowest,
+                    planned=part.part_s is not None,
+                )
+            )
 
     @cached_property
     def _least_steps(self) -> LeastSteps:
