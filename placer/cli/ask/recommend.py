@@ -225,13 +225,14 @@ def _why_none(result: Any) -> PlacerError:
             f"raise --{status.replace('_', '-')}, or narrow --gpu and --in",
         )
     if status == "unknown":
-        again = "solver exact" if result.proof_wish == "full" else "proof full"
-        most = result.solver == "exact" and result.proof_wish == "full"
+        remedy = "relax a limit"  # what exact leaves open stays open
+        if result.proof_wish != "full":
+            remedy = "ask again with --proof full"
+        elif result.solver != "exact":
+            remedy = "ask again with --solver exact"
         return PlacerError(
             f"the solver {result.solver} found no placement; that is no proof that there is none",
-            "relax a limit: too many slower plans are open"
-            if most
-            else f"ask again with --{again}",
+            remedy,
         )
     works = ", or ".join(option.note for option in result.nearest)
     return PlacerError(

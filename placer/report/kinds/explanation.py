@@ -394,10 +394,8 @@ def _stay(row: Document | None, document: Document) -> Iterator[str]:
         stay = f"Staying in one:{loss}{sure}, {option_words(alone)}."
         yield f"Leave: {row['regions']} regions are best. {stay}"
         return
-    open_ = (
-        "not proved" if document["status"] == "feasible" else "not proved: the search was stopped"
-    )
-    proof = "proved" if document["status"] == "optimal" else open_
+    proofs = {"optimal": "proved", "feasible": "not proved"}
+    proof = proofs.get(document["status"], "not proved: the search was stopped")
     yield f"Stay: one region is best for this request ({proof})."
     if leave is not None:
         sure = "" if leave["proved"] else " at the latest (not proved that not earlier)"
