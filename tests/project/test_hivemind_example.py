@@ -72,7 +72,7 @@ def test_two_peers_train_from_an_exported_plan(tmp_path: Path) -> None:
     hold, no process is left.
     """
     python = other_python("hivemind", "PLACER_HIVEMIND_PYTHON")
-    words = ["--steps", "3", "--calculation", "5", "--dir", str(tmp_path / "run")]
+    words = ["--steps", "3", "--calculation", "8", "--dir", str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = completed(
         [python, str(SCRIPT), *words], timeout=2.4 * PROCESS_TIMEOUT_S, env=environment
