@@ -19,7 +19,7 @@ from .several_regions import SeveralRegionDrafts
 
 BESIDE_EXCHANGES = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5)
 """Speeds that are tried, over a floor: an exchange takes its part of the time."""
-NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+NUMBERS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32, 48)
 """Machines in each region, or in one of them beside a single one in each other."""
 DEVICES = 8
 """Devices of which machines in several regions are drafted."""
@@ -31,10 +31,14 @@ LOOKED_AT = 200
 """The best of a device, among which these are looked for."""
 DRAFTED = 10
 """Drafts of several regions whose exchanges are worked out."""
-MANY = 4
-"""Drafts of machines by themselves in many regions, each of another device."""
+MANY = 8
+"""Drafts of machines by themselves in many regions, two of a device."""
 ABOUT = 0.1
 """Share by which prices of machines differ that cost about as much."""
+SENDS_DECIDE = 0.01
+"""Share by which drafts differ of which the one whose regions lie nearest to each other is taken:
+what regions send to each other is hidden behind their steps, or nearly so.
+"""
 
 
 class LikeMachines:
@@ -178,12 +182,17 @@ class LikeRegionDrafts(SeveralRegionDrafts):
 
     def of(self, modes: list[Mode], most: int) -> list[Draft]:
         """Rank drafts of a few regions, and of many where each of them works at its own pace."""
-        drafts = super().of(modes, most)
+        return super().of(modes, most) + self.single_machines(modes)
+
+    def single_machines(self, modes: list[Mode]) -> list[Draft]:
+        """Rank drafts of single machines in many regions that work at their own pace, if a mode has
+        such.
+        """
         apart = [mode for mode in modes if traits(mode.strategy).transport == "region-gossip"]
         seldom = max(apart, key=lambda mode: mode.local_steps, default=None)
         if seldom is not None and not self.judge.needed:
-            drafts += [d for counts in self._many(seldom) for d in self._exchanged(counts, seldom)]
-        return drafts
+            return [d for counts in self._many(seldom) for d in self._exchanged(counts, seldom)]
+        return []
 
     def _many(self, mode: Mode) -> list[dict[int, int]]:
         """List single machines of one device in as many regions as pay: they need no average within
@@ -208,9 +217,14 @@ class LikeRegionDrafts(SeveralRegionDrafts):
             figures = usd[teams].cumsum(axis=1) + egress, carbon[teams].cumsum(axis=1)
             counted = samples / mode.multiplier / round_s
             best, value = promise(judge, counted.ravel(), *(each.ravel() for each in figures))
-            for k in best[:1].tolist():
-                row, last = divmod(k, order.shape[1])
-                found.append((float(value[k]), tuple(sorted(teams[row, : last + 1].tolist()))))
+            about = best[value[best] <= value[best[:1]] + SENDS_DECIDE * np.abs(value[best[:1]])]
+            rows, last = np.divmod(about[:LOOKED_AT], order.shape[1])
+            members = [order[row, : end + 1] for row, end in zip(rows, last, strict=True)]
+            apart_s = [away[np.ix_(each, each)].mean() for each in members]
+            found += [
+                (float(value[about[k]]), tuple(sorted(own[members[k]].tolist())))
+                for k in dict.fromkeys((0, int(np.argmin(apart_s))) if members else ())
+            ]
         return [
             {pool: 1 for team in teams for pool in like.counts(team, 1)}
             for _, teams in sorted(found)[:MANY]
