@@ -153,9 +153,8 @@ def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
 
     if _asks_by_kind(problem, solver):
         alike = _draws_alike(solver)
-        drafted = ask(problem, options) if alike and options.proof != "full" else None
-        if drafted is not None and drafted.placement is not None:
-            return drafted
+        if alike and options.proof != "full":
+            return ask(problem, options)
         from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
 
         proves = _proves(solver)
