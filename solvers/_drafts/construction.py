@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.allowance import OutOfTimeError, Reason
 from placer.solving.answer import Answer, SolveOptions, Status, stopped_by
 
@@ -78,6 +79,11 @@ def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
         and (judge.market.fewest_regions > 1 or judge.target.best is None or _wants_more(judge))
     ):
         drafts += several_regions(judge, near).of(modes, SPREAD)
+    seldom = any(steps > 1 for _, steps in judge.problem.modes)
+    if not judge.alike and seldom and judge.most > 1 and wish.max_regions > 1:
+        from .like_machines import LikeRegionDrafts
+
+        drafts += LikeRegionDrafts(judge, near).single_machines(modes)
     if not drafts:
         drafts += _fallback_drafts(judge, modes)
     drafts = _ranked(judge, _with_used(near, drafts, modes) if judge.rules else drafts)
@@ -87,8 +93,20 @@ def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
     grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(judge, drafts)[:GROWN]]
     if judge.target.best is None:
         repair = Descent(judge, (around.shrunk, around.swapped, around.grown))
-        grown += [repair.run(draft, judge.tried + GROWTH) for draft in _ranked(judge, grown)[:1]]
+        lacking = _ranked(judge, [*grown, *_fastest(judge)])[:1]
+        grown += [repair.run(draft, judge.tried + GROWTH) for draft in lacking]
     return _ranked(judge, [*grown, *drafts])
+
+
+def _fastest(judge: Judge) -> list[Draft]:
+    """Return the fastest drafts where there is a floor: rough rounds miss one that few reach."""
+    problem, target = judge.problem, judge.target
+    if not target.floor_samples_per_second:
+        return []
+    wish = replace(problem.requirements, min_samples_per_second=None, deadline_s=None)
+    fast = replace(problem, requirements=replace(wish, objective="throughput"))
+    fastest = Judge(judge.market, Target.of(fast, gap=0.0, deadline=target.deadline))
+    return construct(fastest, NearPlaces(fastest))
 
 
 def _ways(judge: Judge) -> tuple[type[OnePlaceDrafts], type[SeveralRegionDrafts]]:

@@ -186,7 +186,7 @@ def _lacks_workers(result: Result) -> bool:
     if problem.batch <= wish.max_workers:
         return False
     if placement is None:
-        return result.status is Status.INFEASIBLE and floor is not None
+        return result.status in (Status.INFEASIBLE, Status.UNKNOWN) and floor is not None
     limits = (wish.budget_usd_per_hour, wish.max_usd_per_million_samples, floor)
     return placement.workers == wish.max_workers and limits != (None, None, None)
 
