@@ -81,9 +81,9 @@ def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
         drafts += several_regions(judge, near).of(modes, SPREAD)
     seldom = any(steps > 1 for _, steps in judge.problem.modes)
     if not judge.alike and seldom and judge.most > 1 and wish.max_regions > 1:
-        from .like_machines import LikeRegionDrafts
+        from .like_drafts import LikeRegionDrafts
 
-        drafts += LikeRegionDrafts(judge, near).single_machines(modes)
+        drafts += LikeRegionDrafts(judge, near).over_many(modes)
     if not drafts:
         drafts += _fallback_drafts(judge, modes)
     drafts = _ranked(judge, _with_used(near, drafts, modes) if judge.rules else drafts)
@@ -113,7 +113,7 @@ def _ways(judge: Judge) -> tuple[type[OnePlaceDrafts], type[SeveralRegionDrafts]
     """Return what drafts machines in one place and in several, of one device where they must be."""
     if not judge.alike:
         return OnePlaceDrafts, SeveralRegionDrafts
-    from .like_machines import LikePlaceDrafts, LikeRegionDrafts  # questions with a proof do not
+    from .like_drafts import LikePlaceDrafts, LikeRegionDrafts  # questions with a proof do not
 
     return LikePlaceDrafts, LikeRegionDrafts
 

@@ -128,3 +128,19 @@ def test_a_floor_that_the_fastest_reach_is_answered_at_once(
     floor = 0.97 * certain(fastest.value)
     found = placer.recommend(model, min_throughput=f"{floor}/s", objective="cost", **asked)
     assert found.found[1].effective_samples_per_second.value >= floor * (1 - 1e-9)
+
+
+def test_a_quota_is_answered_at_once_over_many_regions() -> None:
+    """With eight GPUs of a kind in each region, half a dozen regions that average through one
+    machine each train half as fast again as the best two. More money never buys less, though more
+    and more regions would be slower.
+    """
+    asked: dict[str, Any] = {"quota": 8, "proof": "quick", "alternatives": False}
+    asked |= {"places": "aws/*,gcp/*,azure/*", "market": "spot", "figures": "book"}
+    two = placer.recommend("resnet152", budget="10000/h", regions="..2", **asked)
+    some = [
+        placer.recommend("resnet152", budget=f"{usd}/h", **asked) for usd in (1000, 1750, 3000, 1e4)
+    ]
+    speeds = [certain(answer.value) for answer in some]
+    assert speeds == sorted(speeds)
+    assert speeds[0] > 1.5 * certain(two.value)
