@@ -34,6 +34,8 @@ TOGETHER = (1, 2, 4)
 """Machines in each of many regions that wait for each other."""
 ABOUT = 0.1
 """Share by which prices of machines differ that cost about as much."""
+NEVER_USD = 1e12
+"""Price of what may not be."""
 SENDS_DECIDE = 0.01
 """Share by which drafts differ of which the one whose regions lie nearest to each other is taken:
 what regions send to each other is hidden behind their steps, or nearly so.
@@ -65,7 +67,9 @@ class ManyRegions:
             for count in TOGETHER:
                 every = (list(self._waiting(mode, own, count)) for own in self._devices(count))
                 for teams in sorted(filter(None, every))[:DEVICES]:
-                    yield from ((mode, team, count) for _, team in teams)
+                    for worth, team in teams:
+                        if worth < self.judge.target.best_key[0]:  # of those ranked meanwhile too
+                            yield mode, team, count
 
     def _devices(self, count: int) -> Iterator[Indices]:
         """Yield the teams of each device that have so many machines."""
@@ -79,16 +83,17 @@ class ManyRegions:
         """Yield the best regions that send to each other in turn, and of those that are about as
         good the ones that lie nearest to each other; cheap ones join first.
         """
-        judge, like, prices = self.judge, self.like, self.judge.market.prices
-        most = min(judge.wish.max_regions, judge.most, len(own))
+        like = self.like
+        most = self._payable(mode, own, 1)
+        if not most:
+            return
         usd = like.usd[own, 1]
         dear = np.floor(usd / max(usd.min(), 1e-9) / ABOUT)
         order, away_s = _joined(self._apart(own), dear, most, np.add)
         pairs = np.arange(1, most + 1) * np.arange(most) / 2
         apart_s = away_s.cumsum(axis=1) / np.maximum(pairs, 1)
         round_s = np.maximum(mode.samples / like.speed[own, 1][order].cumsum(axis=1), apart_s)
-        leaving = np.where(np.eye(len(prices), dtype=bool), np.inf, prices).min(axis=1)
-        sent_usd = judge.problem.gradient_bytes * leaving[like.place[own]][order].cumsum(axis=1)
+        sent_usd = self._leaving_usd(own)[order].cumsum(axis=1)
         best, value = self._promise(mode, own[order], round_s, sent_usd, 1)
         near = best[value[best] <= value[best[:1]] + SENDS_DECIDE * np.abs(value[best[:1]])]
         near = near[np.argsort(apart_s.ravel()[near], kind="stable")]
@@ -98,22 +103,46 @@ class ManyRegions:
 
     def _waiting(self, mode: Mode, own: Indices, count: int) -> Iterator[tuple[float, Team]]:
         """Yield the best so many regions that average through one machine each, more and more of
-        them. Their egress is left out: what a draft pays is worked out when it is ranked.
+        them.
         """
-        judge = self.judge
-        most = min(judge.wish.max_regions, judge.most // count, len(own), REGIONS[-1])
+        like = self.like
+        most = min(self._payable(mode, own, count), REGIONS[-1])
+        if not most:
+            return
         order, away_s = _joined(self._apart(own), np.zeros(len(own)), most, np.maximum)
         slowest_s = np.maximum.accumulate(away_s, axis=1)
-        calculation = mode.samples / self.like.speed[own, count][order].cumsum(axis=1)
+        calculation = mode.samples / like.speed[own, count][order].cumsum(axis=1)
         # Each sends its part to every other, there and back.
-        round_s = mode.round_s(calculation, 2 * slowest_s / np.arange(1, most + 1))
-        best, value = self._promise(mode, own[order], round_s, np.zeros(order.shape), count)
+        share = 1 / np.arange(1, most + 1)
+        round_s = mode.round_s(calculation, 2 * slowest_s * share)
+        sent_usd = 2 * (1 - share) * self._leaving_usd(own)[order].cumsum(axis=1)
+        best, value = self._promise(mode, own[order], round_s, sent_usd, count)
         for regions in REGIONS:
             each: dict[Team, float] = {}
             for k in best[best % most == regions - 1][:LOOKED_AT].tolist():
                 team = tuple(sorted(own[order[k // most, :regions]].tolist()))
                 each.setdefault(team, float(value[k]))
             yield from ((worth, team) for team, worth in islice(each.items(), ALIKE))
+
+    def _payable(self, mode: Mode, own: Indices, count: int) -> int:
+        """Return over how many regions the cheapest machines may beat the best so far, if they
+        exchanged for free.
+        """
+        like, wish = self.like, self.judge.wish
+        most = min(wish.max_regions, self.judge.most // count, len(own))
+        cheapest = own[np.argsort(like.usd[own, count], kind="stable")][None, :most]
+        free_s = mode.samples / like.speed[cheapest, count].cumsum(axis=1)
+        regions, _ = self._promise(mode, cheapest, free_s, np.zeros(free_s.shape), count)
+        return int(regions.max(initial=-1)) + 1
+
+    def _leaving_usd(self, own: Indices) -> Array:
+        """Return what a gradient to the cheapest other place costs, finite: 0 times it is 0; shape
+        (teams,).
+        """
+        prices = self.judge.market.prices
+        others = np.where(np.eye(len(prices), dtype=bool), np.inf, prices).min(axis=1)
+        sent = self.judge.problem.gradient_bytes * others[self.like.place[own]]
+        return np.minimum(sent, NEVER_USD)
 
     def _apart(self, own: Indices) -> Array:
         place = self.like.place[own]
