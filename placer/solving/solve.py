@@ -152,13 +152,12 @@ def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
         return _checked(asked, solver, own, run)
 
     if _asks_by_kind(problem, solver):
-        alike = _draws_alike(solver)
-        if alike and options.proof != "full":
+        draws_alike = bool(getattr(load_solver(solver), "DRAWS_ALIKE", False))
+        if draws_alike and not (_proves(solver) and options.proof == "full"):
             return ask(problem, options)
         from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
 
-        proves = _proves(solver)
-        found = best_of_kinds(problem, ask, options, solver, proves=proves, draws_alike=alike)
+        found = best_of_kinds(problem, ask, options, solver, draws_alike=draws_alike)
     elif _counts_workers(problem, solver):
         from placer.solving.parts.worker_counts import best_worker_count
 
@@ -177,10 +176,6 @@ def _counts_workers(problem: Problem, solver: str) -> bool:
     """Tell whether a question is asked for each number of workers with plans."""
     open_ = problem.island_question is not None and problem.requirements.narrowed is None
     return open_ and not _prices_all(solver)
-
-
-def _draws_alike(solver: str) -> bool:
-    return bool(getattr(load_solver(solver), "DRAWS_ALIKE", False))
 
 
 def _prices_all(solver: str) -> bool:

@@ -44,25 +44,19 @@ finds may close it.
 
 
 def best_of_kinds(
-    problem: Problem,
-    ask: Ask,
-    options: SolveOptions,
-    solver: str,
-    *,
-    proves: bool,
-    draws_alike: bool,
+    problem: Problem, ask: Ask, options: SolveOptions, solver: str, *, draws_alike: bool
 ) -> Result:
     """Find the best placement whose machines are all of one kind, and prove it: the bound holds for
     every kind. Machines of one kind are some of any machines, so that the best of any are the best
     of one kind where they are alike, and bound them where they are not. ``draws_alike`` tells
-    whether the solver has drafts of machines of one kind.
+    whether the solver, which proves its answers, has drafts of machines of one kind.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
         own = replace(options, certificate=False)
-        search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
+        search = _KindSearch(problem, ask, own, solver, allowed, proves=True)
         search.draws_alike = draws_alike
         found, is_open = _looked_at(problem, ask, options, search)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
@@ -82,7 +76,7 @@ def _looked_at(
     """
     # What is better with unlike machines is no news of an answer.
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
-    if options.proof == "full" and not options.certificate:
+    if not options.certificate:
         if options.beat is None:
             draft = ask(problem, replace(asked, proof="quick")) if search.draws_alike else None
             if draft is not None and draft.placement is not None:
@@ -174,7 +168,6 @@ class _KindSearch(PartSearch):
     """
 
     most_short = 5
-    least_drafts = 5
     least = -math.inf
     first = ""
     draws_alike = False

@@ -47,12 +47,10 @@ class Part(Struct, frozen=True, kw_only=True):
 class PartSearch:
     """The best answer so far, and the parts that are open, the best bound first. Mutable. ``left``
     holds what was stopped, ``share`` that of the remaining time which a part may take,
-    ``most_short`` the questions of a search whose answer is only compared with, ``least_drafts``
-    those of one without a proof.
+    ``most_short`` the questions of a search whose answer is only compared with.
     """
 
     most_short = 16
-    least_drafts = 0
 
     def __init__(
         self,
@@ -159,8 +157,7 @@ class PartSearch:
     @property
     def _drafted(self) -> bool:
         """Whether an answer is known, and no proof of it is asked for."""
-        known = self.options.proof != "full" and self.best is not None
-        return known and self.asked >= self.least_drafts
+        return self.options.proof != "full" and self.best is not None
 
     def push(self, part: Part) -> None:
         """Open a part."""
