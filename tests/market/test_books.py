@@ -1,6 +1,9 @@
 """The shipped price books are plausible and have sources; bad books are refused."""
 
 import csv
+import importlib
+import multiprocessing
+import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.books.csv_rows import KEYS
-from placer.market.books.folders import shipped_catalogs
+from placer.market.books.folders import own_book_names, own_folder, shipped_catalogs
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 
@@ -103,3 +106,21 @@ def test_a_region_without_egress_price_is_an_error_never_free(tmp_path: Path) ->
     network = Network(load_catalog(str(folder)))
     with pytest.raises(PlacerError, match="from azure/southcentralus to gcp/us-west1"):
         network.egress_price("azure/southcentralus", "gcp/us-west1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_user_without_a_home_has_an_empty_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container under any number: nothing is found there, and nothing can be written."""
+    for name in ("PLACER_HOME", "HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    importlib.import_module("platformdirs")  # which the user cannot read in this checkout
+    process = multiprocessing.get_context("fork").Process(target=_homeless)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def _homeless() -> None:
+    os.setuid(54_321)
+    folders = [own_folder("cache"), own_folder("config"), own_folder("data")]
+    os._exit(int(folders != 3 * [Path("/dev/null/placer")] or own_book_names() != []))
