@@ -5,6 +5,7 @@ each, or regions work at their own pace.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -28,6 +29,8 @@ ALIKE = 2
 """Teams of as many such regions, as the slowest link is often the same."""
 LOOKED_AT = 12
 """Rows of teams among which these are looked for."""
+TEAMS = 200
+"""Regions of a device that are looked at."""
 REGIONS = (2, 3, 4, 5, 6, 8, 10, 12)
 """Regions that wait for each other."""
 TOGETHER = (1, 2, 4)
@@ -68,16 +71,19 @@ class ManyRegions:
                 every = (list(self._waiting(mode, own, count)) for own in self._devices(count))
                 for teams in sorted(filter(None, every))[:DEVICES]:
                     for worth, team in teams:
-                        if worth < self.judge.target.best_key[0]:  # of those ranked meanwhile too
+                        # What was ranked meanwhile may be better.
+                        if worth < self.judge.target.best_key[0]:
                             yield mode, team, count
 
     def _devices(self, count: int) -> Iterator[Indices]:
-        """Yield the teams of each device that have so many machines."""
+        """Yield the teams of each device that have so many machines, the cheapest ones."""
         like = self.like
         if count < like.usd.shape[1]:
             there = np.isfinite(like.usd[:, count])
             for device in dict.fromkeys(like.device[there].tolist()):
-                yield np.flatnonzero(there & (like.device == device))
+                self.judge.target.check_time()
+                own = np.flatnonzero(there & (like.device == device))
+                yield own[np.argsort(like.usd[own, count], kind="stable")[:TEAMS]]
 
     def _paced(self, mode: Mode, own: Indices) -> Iterator[tuple[float, Team]]:
         """Yield the best regions that send to each other in turn, and of those that are about as
@@ -93,7 +99,7 @@ class ManyRegions:
         pairs = np.arange(1, most + 1) * np.arange(most) / 2
         apart_s = away_s.cumsum(axis=1) / np.maximum(pairs, 1)
         round_s = np.maximum(mode.samples / like.speed[own, 1][order].cumsum(axis=1), apart_s)
-        sent_usd = self._leaving_usd(own)[order].cumsum(axis=1)
+        sent_usd = self._leaving_usd[like.place[own]][order].cumsum(axis=1)
         best, value = self._promise(mode, own[order], round_s, sent_usd, 1)
         near = best[value[best] <= value[best[:1]] + SENDS_DECIDE * np.abs(value[best[:1]])]
         near = near[np.argsort(apart_s.ravel()[near], kind="stable")]
@@ -115,7 +121,7 @@ class ManyRegions:
         # Each sends its part to every other, there and back.
         share = 1 / np.arange(1, most + 1)
         round_s = mode.round_s(calculation, 2 * slowest_s * share)
-        sent_usd = 2 * (1 - share) * self._leaving_usd(own)[order].cumsum(axis=1)
+        sent_usd = 2 * (1 - share) * self._leaving_usd[like.place[own]][order].cumsum(axis=1)
         best, value = self._promise(mode, own[order], round_s, sent_usd, count)
         for regions in REGIONS:
             each: dict[Team, float] = {}
@@ -125,24 +131,24 @@ class ManyRegions:
             yield from ((worth, team) for team, worth in islice(each.items(), ALIKE))
 
     def _payable(self, mode: Mode, own: Indices, count: int) -> int:
-        """Return over how many regions the cheapest machines may beat the best so far, if they
-        exchanged for free.
+        """Return over how many regions machines, the cheapest first, may beat the best so far if
+        they exchanged for free.
         """
         like, wish = self.like, self.judge.wish
         most = min(wish.max_regions, self.judge.most // count, len(own))
-        cheapest = own[np.argsort(like.usd[own, count], kind="stable")][None, :most]
+        cheapest = own[None, :most]
         free_s = mode.samples / like.speed[cheapest, count].cumsum(axis=1)
         regions, _ = self._promise(mode, cheapest, free_s, np.zeros(free_s.shape), count)
         return int(regions.max(initial=-1)) + 1
 
-    def _leaving_usd(self, own: Indices) -> Array:
-        """Return what a gradient to the cheapest other place costs, finite: 0 times it is 0; shape
-        (teams,).
+    @cached_property
+    def _leaving_usd(self) -> Array:
+        """What a gradient to the cheapest other place costs, finite: 0 times it is 0; shape
+        (places,).
         """
         prices = self.judge.market.prices
         others = np.where(np.eye(len(prices), dtype=bool), np.inf, prices).min(axis=1)
-        sent = self.judge.problem.gradient_bytes * others[self.like.place[own]]
-        return np.minimum(sent, NEVER_USD)
+        return np.minimum(self.judge.problem.gradient_bytes * others, NEVER_USD)
 
     def _apart(self, own: Indices) -> Array:
         place = self.like.place[own]
