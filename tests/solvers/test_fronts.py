@@ -18,7 +18,7 @@ def front(speed: np.ndarray, usd: np.ndarray, machines: np.ndarray) -> Any:
     """Choices with these figures."""
     none = np.zeros(len(speed), dtype=np.intp)
     return fronts.States(
-        machines=machines, devices=none, speed=speed, usd=usd, parent=none, choice=none
+        machines=machines, devices=none, speed=speed, usd=usd, pace=none, parent=none, choice=none
     )
 
 

@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,12 +92,18 @@ def test_contract(solver: str, seed: int) -> None:
     assert first.objective.gain(first.value, first.bound) <= 1e-9 * abs(first.value)
 
 
-@pytest.mark.parametrize("seed", [422, 717, 763, 764, 2588, 2629])
-def test_cases_that_once_went_wrong(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("drawn", "seed"),
+    [
+        *((wide_problem, seed) for seed in (422, 717, 763, 764, 2588, 2629)),
+        (random_problem, 1240261),
+    ],
+)
+def test_cases_that_once_went_wrong(drawn: Callable[[int], Problem], seed: int) -> None:
     """Limited twins of an offer, hosts whose averaging times cross, prices per sample beside a
-    budget.
+    budget, a slow host whose long rounds read less data.
     """
-    problem = wide_problem(seed)
+    problem = drawn(seed)
     oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
     assert (answer.value is None) == (oracle.value is None)
     if oracle.value is not None:

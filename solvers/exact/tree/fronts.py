@@ -43,14 +43,16 @@ class States(Rows, frozen=True, kw_only=True):
     """Choices of machines, not yet complete: how many, their speed, their price, where they came
     from; shapes (states,).
 
-    ``devices`` are those that count against the quota of the pools at hand; ``parent`` is the state
-    of the stage before, ``choice`` what was added to it.
+    ``devices`` are those that count against the quota of the pools at hand; ``pace`` says how long
+    the hosts of these machines make an average and the time to the next one; ``parent`` is the
+    state of the stage before, ``choice`` what was added to it.
     """
 
     machines: Indices
     devices: Indices
     speed: Array
     usd: Array
+    pace: Indices
     parent: Indices
     choice: Indices
 
@@ -69,7 +71,13 @@ class States(Rows, frozen=True, kw_only=True):
 
 NONE = np.zeros(1, dtype=np.intp)
 NOTHING = States(
-    machines=NONE, devices=NONE, speed=np.zeros(1), usd=np.zeros(1), parent=NONE, choice=NONE
+    machines=NONE,
+    devices=NONE,
+    speed=np.zeros(1),
+    usd=np.zeros(1),
+    pace=NONE,
+    parent=NONE,
+    choice=NONE,
 )
 
 
@@ -83,8 +91,9 @@ class Fronts:
     they are looked for. Nemhauser and Ullmann (1969) with bounds: partial choices are kept if no
     other has at least the speed at no higher price; a dollar per hour of price counts with the
     egress that more speed brings along, so that a slower choice that just keeps a budget is not
-    lost. What cannot reach the thresholds of an improvement is cut by the best weighted sums of the
-    rest.
+    lost. Where rounds are paid, those with a slow host are fewer and may cost less, so that choices
+    beat only others whose hosts are as slow. What cannot reach the thresholds of an improvement is
+    cut by the best weighted sums of the rest.
     """
 
     def __init__(
@@ -107,9 +116,34 @@ class Fronts:
             units_at(self.market, place, own)
             for place, own in zip(bound.node.used, hosts, strict=True)
         ]
+        self.periods, self.paces = self._paces()
         self.most: int | None = None
         self.whole, self.thinned = True, False
         self._choose_rows()
+
+    def _paces(self) -> tuple[int, list[Indices]]:
+        """Return how many periods the hosts have, and the pace of the pools in each region: the
+        ranks of their hosts' averages and periods in one number; 0 where no round is paid.
+        """
+        market = self.market
+        paces = [np.zeros(len(market.pools), dtype=np.intp) for _ in self.hosts]
+        if self.usd_per_speed <= 0:
+            return 1, paces
+        known = market.problem.calibration.hosts
+        averages = self.bound.averages_s(self.hosts, self.split)
+        own_s = {host: known[host].least_period_s for host in known}
+        seconds = sorted({s for own in averages for s in own.values()})
+        periods = sorted({own_s.get(host, 0.0) for own in averages for host in own})
+        for pace, own in zip(paces, averages, strict=True):
+            for host, average_s in own.items():
+                rank = seconds.index(average_s), periods.index(own_s.get(host, 0.0))
+                pace[market.pools_of_hosts(frozenset({host}))] = rank[0] * len(periods) + rank[1]
+        return len(periods), paces
+
+    def slower(self, one: Indices, other: Indices) -> Indices:
+        """Return the pace of machines together: the longer average, and the longer period."""
+        built: Indices = np.maximum(one // self.periods, other // self.periods) * self.periods
+        return built + np.maximum(one % self.periods, other % self.periods)
 
     def _choose_rows(self) -> None:
         """Choose rows: the ends, the tightest, and finer prices around these."""
@@ -230,6 +264,7 @@ class Fronts:
                 devices=np.zeros(len(parent), dtype=np.intp),
                 speed=whole.speed[parent] + region.speed[choice],
                 usd=whole.usd[parent] + region.usd[choice],
+                pace=self.slower(whole.pace[parent], region.pace[choice]),
                 parent=parent,
                 choice=choice,
             )
@@ -255,9 +290,10 @@ class Fronts:
             return states
         self.thinned = True
         key = states.usd + self.usd_per_speed * states.speed
-        order = np.lexsort((states.speed, key, states.devices, states.machines))
+        order = np.lexsort((states.speed, key, states.pace, states.devices, states.machines))
         together = np.arange(len(order)) // -(-len(order) // most)
-        ends = [together, states.machines[order], states.devices[order]]
+        parts = states.machines, states.devices, states.pace
+        ends = [together, *(part[order] for part in parts)]
         starts = np.flatnonzero(
             np.any([np.diff(each, prepend=each[0] - 1) != 0 for each in ends], axis=0)
         )
@@ -284,13 +320,14 @@ class Fronts:
         return np.all(reached >= self.floor, axis=0)
 
     def best(self, states: States) -> States:
-        """Keep the states that no other of as many machines and devices beats."""
+        """Keep the states that no other of as many machines and devices, and as slow, beats."""
         if len(states.speed) < 2:
             return states
         key = states.usd + self.usd_per_speed * states.speed
-        order = np.lexsort((-states.speed, key, states.devices, states.machines))
-        machines, devices = states.machines[order], states.devices[order]
-        group = np.cumsum((np.diff(machines, prepend=0) != 0) | (np.diff(devices, prepend=0) != 0))
+        order = np.lexsort((-states.speed, key, states.pace, states.devices, states.machines))
+        parts = states.machines, states.devices, states.pace
+        starts = [np.diff(part[order], prepend=0) != 0 for part in parts]
+        group = np.cumsum(np.any(starts, axis=0))
         # Groups are separated by a gap wider than any speed, so that one running maximum compares
         # only states of one group.
         lifted = states.speed[order] + group * (2.0 * float(states.speed.max()) + 1.0)
@@ -328,6 +365,7 @@ class RegionFront:
 
     def __init__(self, fronts: Fronts, k: int) -> None:
         self.fronts, self.count = fronts, int(fronts.split[0, k])
+        self.paces = fronts.paces[k]
         self.others = (fronts.total - fronts.sums[k])[:, None]
         self.states, self.trail = NOTHING, []
         for stage in self._stages(fronts.units[k]):
@@ -395,6 +433,7 @@ class RegionFront:
         market, before = self.fronts.market, self.states
         size, parts = market.pools[stage.pool].gpus, []
         speed, usd = market.speed[stage.pool], market.usd[stage.pool]
+        pace = self.paces[stage.pool : stage.pool + 1]
         most = int(min(market.cap[stage.pool], self.count))
         # In parts, as with the pairs of two regions.
         step = max(1, JOINED // max(1, len(before.speed)))
@@ -410,6 +449,9 @@ class RegionFront:
                 devices=before.devices[at] + count * size,
                 speed=before.speed[at] + count * speed,
                 usd=before.usd[at] + count * usd,
+                pace=np.where(
+                    count > 0, self.fronts.slower(before.pace[at], pace), before.pace[at]
+                ),
                 parent=at,
                 choice=count,
             )

@@ -131,6 +131,20 @@ class LeafBound:
             for hosts in self.relaxation.host_steps(self.family, self.workers)
         ]
 
+    def averages_s(
+        self, hosts: tuple[frozenset[str], ...], split: Indices
+    ) -> list[dict[str, float]]:
+        """List the seconds of an average by the hosts of each region, as the slowest decides."""
+        times = self.family.averaging_by_host
+        return [
+            {host: float(times[host][n]) for host in sorted(own)}
+            for own, n in zip(hosts, self._averaging(split), strict=True)
+        ]
+
+    def _averaging(self, split: Indices) -> list[int]:
+        """List the workers of each region's average: all of them."""
+        return [self.workers] * split.shape[1]
+
     def egress_usd(self, splits: Indices) -> Array:
         """Return the egress of one exchange; shape (splits,)."""
         price = self.market.prices[np.ix_(self.node.used, self.node.used)]
@@ -159,6 +173,10 @@ class RegionLeafBound(LeafBound):
                     )
                 ] = None
         return [run for run in runs if all(run)]
+
+    def _averaging(self, split: Indices) -> list[int]:
+        """List the workers of each region's average: its own."""
+        return [int(n) for n in split[0]]
 
     def needed_speeds(self, split: Indices) -> list[float]:
         """Return the samples/s that the data which stays in each region needs there."""
