@@ -3,11 +3,13 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import Run
 from placer.cli.report.answer import answer_lines
+from placer.cli.report.placements import proof_words
 from placer.interface.advisor import Advisor
 from placer.records import replace
 from placer.solving.result import Result
@@ -68,3 +70,17 @@ def test_the_long_screen_and_the_document_have_what_the_short_one_leaves_out(
     for document in (written, json.loads(saved.read_text(encoding="utf-8"))):
         assert any("only every 16 steps" in text for text in document["verdict"])
         assert document["price_risk"]["cases"]
+
+
+def test_a_proof_names_the_most_workers_that_nobody_asked_for() -> None:
+    """With money for more than the 1,024 workers that are looked at last, what is proved is said of
+    so many. With a number of the user's it is not.
+    """
+    words: dict[str, Any] = {"gpu": "T4", "places": "gcp/*", "figures": "book", "supply": "any"}
+    words |= {"budget": "1000000/h", "alternatives": False}
+    own: dict[str, Any] = {"workers": "1..50"}
+    for given, said in ((words, True), (words | own, False)):
+        found = Advisor("default").recommend("roberta-xlm", **given)
+        most = found.problem.requirements.max_workers
+        assert found.found[0].workers == most
+        assert (f"and at most {most:,} workers" in proof_words(found)) is said

@@ -123,7 +123,7 @@ def proof_words(result: Result) -> str:
     asked, gap = result.problem, result.gap
     if result.older is not None:  # its bound is on prices of every age
         asked = replace(asked, requirements=replace(asked.requirements, oldest_price=None))
-    over = f"over {counted(asked.pools.offer_count, 'offer')}"
+    over = _looked_over(result, asked)
     took = "" if result.status.stopped else f" ({format_seconds(result.seconds)})"
     behind = f"; speeds {speed_basis(result.estimate.provenance if result.estimate else ())}"
     if result.status == "optimal" and gap is not None:
@@ -150,6 +150,14 @@ def proof_words(result: Result) -> str:
         open_ = "gap not known" if gap is None else f"gap {_gap(gap)}"
         text = f"not proved: best until the {limit}, {open_} {over}"
     return text if doubt_words(result) else f"{text}{took}{behind}"
+
+
+def _looked_over(result: Result, asked: Problem) -> str:
+    """Say among how many offers, and workers where their most is a default, the answer is best."""
+    over = f"over {counted(asked.pools.offer_count, 'offer')}"
+    if any(warning.code == "default-workers" for warning in result.warnings):
+        over += f" and at most {counted(asked.requirements.max_workers, 'worker')}"
+    return over
 
 
 def _confident_words(result: Result, plan: ConfidentPlan) -> str:
