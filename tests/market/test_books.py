@@ -111,7 +111,7 @@ def test_a_region_without_egress_price_is_an_error_never_free(tmp_path: Path) ->
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_user_without_a_home_has_an_empty_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container under any number: nothing is found there, and nothing can be written."""
-    for name in ("PLACER_HOME", "HOME", "XDG_DATA_HOME"):
+    for name in ("PLACER_HOME", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     importlib.import_module("platformdirs")  # which the user cannot read in this checkout
     process = multiprocessing.get_context("fork").Process(target=_homeless)
