@@ -37,12 +37,12 @@ class LeastSteps:
     few steps, or beside the calculation, counts as free, and so does every exchange where workers
     are unlike.
 
-    Mutable: exchanges are timed once for each class of averaging and number of workers.
+    Mutable: exchanges are timed once for each class of averaging, for all numbers of workers.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self._apart = problem, problem.requirements.min_regions > 1
-        self._known: dict[tuple[str, int, int, bool], tuple[tuple[float, float], ...]] = {}
+        self._known: dict[tuple[str, int, bool], list[list[float]]] = {}
         self._known_fastest: dict[str, tuple[float, float]] = {}
 
     def step_s(
@@ -97,21 +97,18 @@ class LeastSteps:
 
     def _exchanges(
         self, host: str, workers: int, machines: int, *, apart: bool
-    ) -> tuple[tuple[float, float], ...]:
-        """Return the least seconds of each exchange, and the share of a part that may hide it."""
-        key = host, workers, machines, apart
-        if key not in self._known:
-            free = workers < 2 or not self._ways
-            timed = [(0.0, 0.0)] if free else self._each(host, workers, machines, apart=apart)
-            # Of two exchanges the one that is shorter and hides no less is enough.
-            self._known[key] = tuple(
-                (seconds, window)
-                for seconds, window in set(timed)
-                if not any(
-                    s <= seconds and w >= window for s, w in timed if (s, w) != (seconds, window)
-                )
-            )
-        return self._known[key]
+    ) -> Iterator[tuple[float, float]]:
+        """Yield the least seconds of each exchange, and the share of a part that may hide it."""
+        if workers < 2 or not self._ways:
+            return iter([(0.0, 0.0)])
+        key = host, machines, apart
+        known = self._known.get(key, [[]])
+        if workers - 2 >= len(known[0]):
+            numbers = np.arange(2, max(workers, self.problem.requirements.max_workers) + 1)
+            timed = self._each(host, numbers, machines, apart=apart)
+            known = [np.broadcast_to(row, numbers.shape).tolist() for row, _ in timed]
+            self._known[key] = known
+        return zip((row[workers - 2] for row in known), self._windows, strict=True)
 
     def _each(
         self, host: str, workers: Any, machines: int, *, apart: bool
@@ -146,6 +143,10 @@ class LeastSteps:
         across_s = size / (machines * sent_bytes_per_s) if apart or leaders else 0.0
         together = 2 if leaders else workers
         return across_s + class_seconds(host, size, together, tensors, problem.calibration)
+
+    @cached_property
+    def _windows(self) -> list[float]:
+        return [window for _, window in self._ways]
 
     @cached_property
     def _ways(self) -> tuple[tuple[str, float], ...]:

@@ -15,6 +15,7 @@ from placer.problem.placement import NO_EXCHANGE, Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.workers.worker_sizes import Size
 from placer.records import replace
+from placer.solving import allowance
 from placer.solving.parts.search import SAME
 from placer.workload.island import Island
 
@@ -103,6 +104,8 @@ def _of_each_device(
     tried: dict[tuple[str, int], int] = {}
     spread: set[tuple[str, int]] = set()
     for size in sizes:
+        if allowance.current().spent:
+            return
         device = size.kind.offers[0].gpu, size.kind.gpus
         if tried.setdefault(device, 0) >= SIZES:
             continue

@@ -316,13 +316,13 @@ class PartSearch:
 
     def _total_bound(self, status: Status) -> float | None:
         """Return what no placement beats; None of one that skips parts or proves nothing."""
-        if self.skips or self.options.proof == "none":
+        ranks = [part.rank for part in self.left]
+        if self.skips or self.options.proof == "none" or -math.inf in ranks:
             return None
         if not self.proves or status is Status.INFEASIBLE or self.best is None:
-            ranks = [part.rank for part in self.left]
             open_ = self.proves and ranks and status is not Status.INFEASIBLE
-            return -self.objective.sign * min(ranks) if open_ and min(ranks) > -math.inf else None
-        bounds = [-self.objective.sign * part.rank for part in self.left]
+            return -self.objective.sign * min(ranks) if open_ else None
+        bounds = [-self.objective.sign * rank for rank in ranks]
         value = self.best.value
         reached = None if value is None else self.objective.ahead(value, self.options.gap)
         return self.objective.best([*bounds, *([] if reached is None else [reached])])

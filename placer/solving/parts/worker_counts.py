@@ -96,7 +96,7 @@ class _CountSearch(PartSearch):
 
     def begin(self) -> None:
         quick = self.options.beat is None and not self.options.first
-        for draft in self._drafts() if quick else ():
+        for draft in self._drafts() if quick and not self.spent else ():
             if self.spent:
                 break
             self.offer(draft)
@@ -105,6 +105,9 @@ class _CountSearch(PartSearch):
         if steps and quick and self.options.proof == "full" and not self.skips:
             self.offer_narrower(EVERY_STEP_SHARE, max_local_steps=None)
         for workers in self._among:
+            if self.allowed.spent:  # nothing is known of so many or more
+                self.left.append(_Count(rank=-math.inf, number=workers))
+                break
             self._bound(workers)
 
     @property
