@@ -1,5 +1,7 @@
 """Islands as they are asked for: specs by hand, wishes, and the workers that they admit."""
 
+import math
+from itertools import compress, product
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.placement import WorkerGroup, parse_workers
 from placer.problem.problem import Problem
+from placer.problem.workers.worker_sizes import Limits, sizes
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools, solve
@@ -260,3 +263,28 @@ def test_two_spellings_of_the_same_machines_agree(model: str, device: str) -> No
                 assert max(speeds) <= 1.01 * min(speeds), (batch, sharding, speeds)
                 compared += len(speeds)
     assert compared >= 6
+
+
+def test_no_kind_is_left_out_that_a_price_of_work_admits() -> None:
+    """Of all sizes those whose price times seconds is within a limit, and no others."""
+    every, left_out = asked(budget="2000/h", figures="book").worker_kinds, 0
+    for workers, alike in product((1, 4, 16), (True, False)):
+        limits = Limits(
+            workers=workers,
+            sequences=32,
+            longest_s=math.inf,
+            usd_per_hour=2000.0,
+            machines=math.inf,
+            usd_s=math.inf,
+            alike=alike,
+        )
+        found, paid = sizes(every, limits), workers if alike else 1
+        work = [paid * size.usd_per_hour * size.calculation_s for size in found]
+        for most in sorted(work)[:: len(work) // 4]:
+            capped = sizes(every, replace(limits, usd_s=most))
+            within = [own <= most * (1 + 1e-9) for own in work]
+            assert [id(size.kind) for size in capped] == [
+                id(size.kind) for size in compress(found, within)
+            ]
+            left_out += len({id(s.kind) for s in found} - {id(s.kind) for s in capped})
+    assert left_out > 100

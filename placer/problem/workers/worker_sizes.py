@@ -54,6 +54,7 @@ class Twins:
     def __init__(self, rows: Iterable[tuple[float, int, int]]) -> None:
         """Take USD/h of a machine of each offer, how many there are, and the most of a worker."""
         self._rows = [(usd, count, min(count, most)) for usd, count, most in sorted(rows)]
+        self.least_usd = self._rows[0][0] if self._rows else math.inf
         self._ladders: dict[int, Ladder] = {}
 
     def usd(self, workers: int, machines: int) -> float:
@@ -126,6 +127,13 @@ class Kind(Struct, frozen=True, kw_only=True):
         ladder = self.twins.ladder(machines)
         return max(machines * self.usd_per_hour + ladder.usd(others), ladder.usd(others + 1))
 
+    def least_usd_s(self, sequences: int, others: int) -> float:
+        """Return the least price times seconds of workers of any number of machines: those that
+        calculate as fast as their devices together, beside so many others of the cheapest.
+        """
+        usd = self.usd_per_hour + (others * self.twins.least_usd if others else 0.0)
+        return sequences * self.gpu_s / self.gpus * usd
+
     def sizes(
         self, sequences: int, longest_s: float, usd_per_hour: float, others: int
     ) -> Iterator[tuple[int, float, float]]:
@@ -187,6 +195,8 @@ def sizes(kinds: Iterable[Kind], limits: Limits) -> tuple[Size, ...]:
     others = limits.workers - 1 if limits.alike else 0
     found = []
     for kind in kinds:
+        if kind.least_usd_s(limits.sequences, others) > limits.usd_s * (1 + ROUNDING):
+            continue
         for machines, usd, seconds in kind.sizes(
             limits.sequences, limits.longest_s, limits.usd_per_hour, others
         ):
