@@ -1,5 +1,6 @@
 """Limits that nobody asked for are named where they are reached."""
 
+from threading import Event
 from typing import Any
 
 import pytest
@@ -72,6 +73,32 @@ def test_a_floor_that_more_workers_reach_has_an_answer() -> None:
     found = advisor.recommend("roberta-xlm", alternatives=False, **words)  # type: ignore[arg-type]
     assert found.status is Status.OPTIMAL
     assert certain(found.placement).workers == 140
+
+
+def test_a_question_that_stays_open_is_searched_with_more_workers() -> None:
+    """Over two regions 64 workers, whose bound is below 5 million samples/s, are not proved in an
+    eighth of the time; drafts with more do 10 million, and the rest of the time begins there.
+    """
+    enough = Event()
+
+    def heard(value: float) -> None:
+        if value > 5e6:
+            enough.set()
+
+    found = advisor.recommend(
+        "resnet50",
+        budget="50000/h",
+        regions="2..",
+        local_steps="1..64",
+        figures="book",
+        time_limit="16s",
+        alternatives=False,
+        on_better=heard,
+        cancel=enough,
+    )
+    assert certain(found.placement).workers > 64
+    assert found.status is Status.TIME_LIMIT
+    assert found.problem.requirements.max_workers > 64
 
 
 def scarce() -> tuple[Problem, float]:

@@ -72,6 +72,9 @@ MIXING = 0.02
 """Relative gain of unlike machines from which it is worth a word."""
 LOCAL_STEPS = 16
 """Steps between exchanges that a request without local steps is compared with."""
+FIRST_SHARE, DRAFT_SHARE = 1 / 8, 1 / 16
+"""Shares of the time after which a search with the usual most workers is left for drafts with more,
+and that each of these may take: most questions are proved long before."""
 
 
 def recommend(
@@ -102,9 +105,10 @@ def recommend(
         allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel),
         knowing(proofs),
     ):
-        result = solve(problem, solver, options)
-        if more_workers:
-            result = _grown(result, solver, options)
+        if more_workers and _may_grow(problem):
+            result = _grown(_started(problem, solver, options), solver, options)
+        else:
+            result = solve(problem, solver, options)
         result = preferred(result, solver, options)
         return _recommended(result, solver, options, top, alternatives=alternatives)
 
@@ -161,14 +165,40 @@ def _recommended(
     return replace(result, near_misses=(*result.near_misses, *misses))
 
 
+def _started(problem: Problem, solver: str, options: SolveOptions) -> Result:
+    """Search with the usual most workers; where a share of the time proves nothing, spend the rest
+    with as many as drafts have use for.
+    """
+    if options.proof != "full" or options.node_limit is not None:
+        return solve(problem, solver, options)
+    soon = FIRST_SHARE * options.time_limit_s
+    best = solve(problem, solver, replace(options, time_limit_s=soon))
+    best = replace(best, limits=best.limits and options.asked)
+    if not best.status.stopped or allowance.current().spent:
+        return best
+    soon = DRAFT_SHARE * options.time_limit_s
+    for most in MORE_WORKERS:
+        start = best.placement
+        drafting = replace(options.deaf, proof="quick", time_limit_s=soon, start=start)
+        draft = solve(_with_most(problem, most), solver, drafting)
+        value, least = draft.value, best.value
+        if value is None or (
+            least is not None and not draft.objective.better(value, least, options.gap)
+        ):
+            break
+        best = draft
+    return solve(best.problem, solver, replace(options, start=best.placement))
+
+
 def _grown(result: Result, solver: str, options: SolveOptions) -> Result:
     """Ask again with more workers while the answer has all that are allowed, or none suffices."""
     best = result
     for most in MORE_WORKERS:
+        if most <= best.problem.requirements.max_workers:
+            continue
         if not _lacks_workers(result) or allowance.current().spent:
             break
-        wish = replace(result.problem.requirements, max_workers=most)
-        asked = replace(result.problem, requirements=wish)
+        asked = _with_most(result.problem, most)
         result = solve(asked, solver, replace(options, start=best.placement))
         if result.placement is None and best.placement is not None:
             break
@@ -176,19 +206,29 @@ def _grown(result: Result, solver: str, options: SolveOptions) -> Result:
     return best
 
 
-def _lacks_workers(result: Result) -> bool:
+def _with_most(problem: Problem, workers: int) -> Problem:
+    return replace(problem, requirements=replace(problem.requirements, max_workers=workers))
+
+
+def _may_grow(problem: Problem) -> bool:
     """Tell whether more workers may be better, and money or time says how many: else the most
     machines are always the fastest.
     """
-    problem, placement = result.problem, result.placement
     wish = problem.requirements
-    floor = wish.floor_samples_per_second
-    if problem.batch <= wish.max_workers:
+    floor, million = wish.floor_samples_per_second, wish.max_usd_per_million_samples
+    limited = (wish.budget_usd_per_hour, million, floor) != (None, None, None)
+    return limited and problem.batch > wish.max_workers
+
+
+def _lacks_workers(result: Result) -> bool:
+    """Tell whether an answer has all workers that are allowed, or none suffices for a floor."""
+    problem, wish = result.problem, result.problem.requirements
+    if not _may_grow(problem):
         return False
-    if placement is None:
-        return result.status in (Status.INFEASIBLE, Status.UNKNOWN) and floor is not None
-    limits = (wish.budget_usd_per_hour, wish.max_usd_per_million_samples, floor)
-    return placement.workers == wish.max_workers and limits != (None, None, None)
+    if result.placement is None:
+        open_ = result.status in (Status.INFEASIBLE, Status.UNKNOWN)
+        return open_ and wish.floor_samples_per_second is not None
+    return result.placement.workers == wish.max_workers
 
 
 def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
