@@ -129,7 +129,7 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
     if problem.requirements.open_batches:
         from placer.solving.batches.search import best_batch  # few questions need it
 
-        return best_batch(problem, ask, options)
+        return best_batch(problem, ask, options, proves=_proves(solver))
     if problem.requirements.has_shares:
         from placer.solving.shares import best_within_shares  # few questions need it
 

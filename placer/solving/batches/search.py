@@ -57,7 +57,7 @@ Ask = Callable[[Problem, SolveOptions], Result]
 """Solves a problem with one batch."""
 
 
-def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
+def best_batch(problem: Problem, ask: Ask, options: SolveOptions, *, proves: bool) -> Result:
     """Find the best batch of a range, and prove that no other is better.
 
     Where nobody says that large batches need more samples, the largest wins: it comes first, and
@@ -79,8 +79,8 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
         search.try_each(problem.requirements.open_batches)
         for _ in range(MOST_DIVIDED):
             search.try_each(search.divided())
-        proves = search.proves and options.proof == "full"
-        if proves and not options.first and not search.interrupted:
+        full = proves and options.proof == "full" and not options.first
+        if full and not search.interrupted:
             search.close_spans()
         return search.result()
 
@@ -118,12 +118,6 @@ class _Search:
     def seconds_left(self) -> float:
         """Time until the answer is wanted; 0 once nothing more may be done."""
         return self.allowed.seconds_left
-
-    @property
-    def proves(self) -> bool:
-        """Whether the solver proved something of a batch."""
-        rows = self.rows.values()
-        return any(row.bound is not None or row.status is Status.INFEASIBLE for row in rows)
 
     @property
     def goal(self) -> float | None:
