@@ -96,9 +96,7 @@ class _CountSearch(PartSearch):
 
     def begin(self) -> None:
         quick = self.options.beat is None and not self.options.first
-        for draft in self._drafts() if quick and not self.spent else ():
-            if self.spent:
-                break
+        for draft in self._drafts() if quick else ():
             self.offer(draft)
         wish = self.problem.requirements
         steps = (wish.min_local_steps or 1) == 1 < (wish.max_local_steps or 1)
@@ -127,6 +125,8 @@ class _CountSearch(PartSearch):
         # Workers of several regions have many drafts, and are here only compared with.
         few = self.skips and self.problem.requirements.min_regions > 1
         for workers in self._among if few else numbers(self.problem):
+            if self.spent:
+                return
             sizes = self._asking(workers).worker_sizes(workers)
 
             def worth_s(size: Size, workers: int = workers) -> float:
