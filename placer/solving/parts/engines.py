@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 
 from placer.cost_model.estimate import replanned
-from placer.problem.placement import Placement
+from placer.problem.admitted_exchanges import exchanges
+from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
@@ -84,10 +85,15 @@ def questions(problem: Problem) -> Iterator[Problem]:
 
 
 def _hint(placement: Placement, asked: Problem) -> Placement | None:
-    """Return the machines of a placement with a plan of an engine that does its exchange."""
-    exchange = replace(placement.exchange, compression=asked.compression)
-    known = (exchange.strategy, exchange.local_steps) in asked.modes
-    return replanned(replace(placement, exchange=exchange), asked) if known else None
+    """Return the machines of a placement with a plan of an engine that does its exchange, or else
+    with the first exchange of this engine.
+    """
+    exchange: Exchange | None = replace(placement.exchange, compression=asked.compression)
+    if (placement.exchange.strategy, placement.exchange.local_steps) not in asked.modes:
+        exchange = next(exchanges(asked, placement.workers_by_place), None)
+    if exchange is None:
+        return None
+    return replanned(replace(placement, exchange=exchange), asked)
 
 
 def _bounded(answer: Result, bound: float | None) -> Result:
