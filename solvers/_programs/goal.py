@@ -140,7 +140,8 @@ def _paid(
     if budget is not None:
         highest = min(highest, budget * (1 + TOLERANCE))
     longest = min(part.most_s, model.reach(round_s)[1])
-    product = model.variable(0.0, max(least, highest) * longest)
+    # By B rho it may be more than by the seconds of the program, which are those of a bound.
+    product = model.variable(0.0, max(least, highest) * longest + samples * rho)
     planes = [(part.least_s, least)]
     if part.most_s < inf:
         planes.append((part.most_s, highest))
