@@ -20,7 +20,7 @@ from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.advice.policy.trace import Job, Market
 from placer.advice.policy.watch import Change, watch
 from placer.errors import PlacerError
-from placer.files.growing_file import LOOK_S, Line, follow
+from placer.files.growing_file import LOOK_S, MOST_LINE_BYTES, Line, follow
 from placer.interface import replay
 
 HEAD = "utc,gcp/us-central1-a,gcp/us-east4-a"
@@ -142,6 +142,14 @@ def test_a_half_written_line_is_waited_for(tmp_path: Path) -> None:
     lines = follow(str(feed), idle_s=60, sleep=finish)
     assert [line.text for line in islice(lines, 2)] == ["one", "two"]
     assert pauses == [LOOK_S] * 3
+
+
+def test_a_line_without_end_is_refused_by_its_number(tmp_path: Path) -> None:
+    """The third of a file, as soon as it has more than a mebibyte, though nobody has ended it."""
+    feed = tmp_path / "feed.csv"
+    feed.write_text(HEAD + "\nfirst\n" + "9" * (MOST_LINE_BYTES + 1), encoding="utf-8")
+    with pytest.raises(PlacerError, match=r"feed\.csv:3: over 1,048,576 bytes in one line"):
+        [*follow(str(feed), idle_s=0.3, sleep=lambda seconds: None)]
 
 
 def test_a_feed_that_is_cut_or_replaced_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``--help`` with the most common options, and ``--help all`` with every one in groups."""
 
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -48,3 +49,16 @@ def test_every_option_is_shown_once(run: Run) -> None:
         assert len(rows) == len(options) + 1
         assert len(set(rows)) == len(rows)
     assert all(group_of(click.Option([wish.flag, name])) in ORDER for name, wish in WISHES.items())
+
+
+def test_own_machines_are_read_from_what_a_cluster_manager_prints(run: Run, tmp_path: Path) -> None:
+    """Two idle nodes of a file, beside one that is written by hand; what was read is said."""
+    path = tmp_path / "nodes.txt"
+    path.write_text(
+        "NODELIST NODES STATE CPUS MEMORY GRES\nn[1-2] 2 idle 8 60000 gpu:t4:1\n", encoding="utf-8"
+    )
+    given = ("--own", f"{path}@Berlin", "--own", "mine=1xT4@Berlin", "--in", "onprem/*")
+    done = run("recommend", "--model", "resnet50", *given, columns=400)
+    assert done.returncode == 0, done.stderr
+    assert f"read {path} as --own n=2xt4:1@Berlin:ram=60000MiB:cpus=8" in done.stderr
+    assert done.stdout.startswith("2 x T4 in onprem/n")

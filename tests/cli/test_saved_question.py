@@ -57,6 +57,21 @@ def test_the_saved_answer_is_the_first_row_of_a_comparison(run: Run, file: str) 
     assert len({row["placement"]["exchange"] for row in every}) == len(every) > 1
 
 
+@pytest.mark.parametrize(("machines", "code"), [(8, 0), (9, 2)])
+def test_an_estimate_of_what_breaks_limits_is_no_success(
+    run: Run, machines: int, code: int
+) -> None:
+    """Nine A10 exceed a quota of eight; their figures are told all the same."""
+    words = (*ASKED[:4], "--quota", "8", "--workers", f"lambda/us-west-1={machines}xA10")
+    done = run("estimate", *words)
+    assert done.returncode == code
+    assert f"{machines} x A10" in done.stdout
+    assert ("error: 9 x A10 on_demand in lambda/us-west-1 exceed the quota" in done.stderr) == (
+        code == 2
+    )
+    assert ("ignores these limits" in done.stderr) == (code == 2)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_words_that_cannot_change_a_question_are_refused(run: Run, file: str, name: str) -> None:
     """One line, and exit code 2."""

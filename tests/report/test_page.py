@@ -16,6 +16,7 @@ from conftest import Run
 from placer.errors import PlacerError
 from placer.report.blocks import Chart
 from placer.report.charts.drawing import drawn, fixed_colours
+from placer.report.charts.rows import Dot, interval_chart
 from placer.report.contents import contents
 from placer.report.kinds.shared.placement import COMPONENTS
 from placer.report.page import page
@@ -195,3 +196,18 @@ def test_a_drawing_of_its_own_has_the_light_colours() -> None:
     assert "#0b5cad" in svg
     assert drawn(chart.draw(), "png").startswith(b"\x89PNG")
     assert fixed_colours("var(--ink)", {"ink": "#000"}) == "#000"
+
+
+def test_an_axis_holds_every_end_and_begins_at_zero_where_it_should() -> None:
+    """Of 2 to 5 it begins at 0, or 6 % of the width below 2; of -3 to 5 below -3 at least."""
+    dots = [Dot(name="a", value=4.0, text="4", low=2.0, high=5.0)]
+    below = [Dot(name="b", value=1.0, text="1", low=-3.0)]
+    for rows, zero, begins in (
+        (dots, True, 0.0),
+        (dots, False, 2 - 0.06 * 3),
+        (dots + below, True, -3.0),
+    ):
+        x = interval_chart(rows, "USD/h", zero=zero).to_dict()["layer"][0]["encoding"]["x"]
+        low, high = x["scale"]["domain"]
+        assert low == pytest.approx(begins)
+        assert high > 5.0

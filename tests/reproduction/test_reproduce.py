@@ -24,7 +24,7 @@ from placer.reproduction.comparison import PublishedClaim, Reproduction, within
 from placer.reproduction.erben import SENT, SPEED
 from placer.reproduction.erben_costs import four_continents, gib_per_hour, multi_cloud
 from placer.reproduction.erben_speeds import AZURE, NLP, WEST, Bench
-from placer.reproduction.intellect import slowest_hop
+from placer.reproduction.intellect import BASE_MFU, slowest_hop, utilisation
 
 Reproduced = Callable[[str], Reproduction]
 
@@ -224,6 +224,11 @@ def test_intellect_lies_inside_its_intervals(reproduced: Reproduced) -> None:
         "three continents": pytest.approx(83.0),
     }
     assert all(abs(row.error or 0.0) < 0.08 for row in shares.values())
+    mfu = {row.label: row for row in compared if row.quantity == "MFU"}
+    for label, row in mfu.items():
+        assert row.ours / shares[label].ours == pytest.approx(BASE_MFU, rel=1e-9)
+        seconds = next(r for r in compared if (r.label, r.quantity) == (label, "all-reduce")).ours
+        assert shares[label].ours == pytest.approx(100 * utilisation(seconds), rel=1e-9)
     assert shares["USA"].ours > shares["three continents"].ours
     seconds = next(r for r in compared if (r.label, r.quantity) == ("USA", "all-reduce"))
     assert seconds.ours == pytest.approx(2 * 13 / 14 * 10.211 * 8 / 1.41 * 1.9, rel=1e-3)

@@ -267,6 +267,17 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
     assert any("nothing is left" in warning for warning in report.warnings)
 
 
+@pytest.mark.parametrize("pair", ["{}:{}", "{1}:{0}"])
+def test_a_measured_link_is_fitted_where_it_is_asked_for(
+    tmp_path: Path, erben: Catalog, pair: str
+) -> None:
+    """In whichever order its places are named; by itself a run over it says the factor of all."""
+    places = "gcp/europe-west1", "gcp/us-central1"
+    row = 'roberta-xlm,"gcp/us-central1=1xT4,gcp/europe-west1=1xT4",177'
+    report = one(tmp_path, erben, f"{HEAD}\n{row}\n", [pair.format(*places)])
+    assert list(fitted(report)) == ["link " + ":".join(places)]
+
+
 HEAD = "model,workers,samples_per_second"
 
 

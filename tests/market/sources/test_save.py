@@ -13,7 +13,7 @@ from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.market.sources import save as saving
 from placer.market.sources.harvest import Cell, Harvest, Origin
-from placer.market.sources.save import ORIGIN, save
+from placer.market.sources.save import ORIGIN, merged, save
 
 
 def harvest(usd_per_hour: float = 0.5, rows: int = 1) -> Harvest:
@@ -172,3 +172,20 @@ def test_the_folder_before_is_kept_behind_a_linked_home(
     monkeypatch.setenv("PLACER_HOME", str(tmp_path / "home"))
     made = [save(harvest(), "mine").resolve() for _ in range(3)]
     assert [folder.is_dir() for folder in made] == [False, True, True]
+
+
+def test_rows_are_laid_over_those_of_the_book_of_that_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of two machines one has a new price; a book with prices of egress is none of capacity."""
+    monkeypatch.setenv("PLACER_HOME", str(tmp_path))
+    assert merged(harvest(), "mine") == harvest()
+    book = save(harvest(0.5, rows=2), "mine")
+    rows = merged(harvest(0.7), "mine").rows["offers.csv"]
+    assert [(row["instance_type"], float(row["usd_per_hour"] or 0)) for row in rows] == [
+        ("m0", 0.7),
+        ("m1", 0.5),
+    ]
+    (book / "egress.csv").write_text("src\n", encoding="utf-8")
+    with pytest.raises(PlacerError, match=r"has egress\.csv: it is no book of capacity"):
+        merged(harvest(), "mine")
