@@ -227,8 +227,8 @@ def test_intellect_lies_inside_its_intervals(reproduced: Reproduced) -> None:
     mfu = {row.label: row for row in compared if row.quantity == "MFU"}
     for label, row in mfu.items():
         assert row.ours / shares[label].ours == pytest.approx(BASE_MFU, rel=1e-9)
-        seconds = next(r for r in compared if (r.label, r.quantity) == (label, "all-reduce")).ours
-        assert shares[label].ours == pytest.approx(100 * utilisation(seconds), rel=1e-9)
+        ring = next(r for r in compared if (r.label, r.quantity) == (label, "all-reduce"))
+        assert shares[label].ours == pytest.approx(100 * utilisation(ring.ours), rel=1e-9)
     assert shares["USA"].ours > shares["three continents"].ours
     seconds = next(r for r in compared if (r.label, r.quantity) == ("USA", "all-reduce"))
     assert seconds.ours == pytest.approx(2 * 13 / 14 * 10.211 * 8 / 1.41 * 1.9, rel=1e-3)
