@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import dropwhile
 
@@ -336,18 +336,20 @@ class Prepared:
         every = {id(search) for search in searches}
         if target.short and self._excluded(target, searches):
             return every
-        left = [*dropwhile(lambda search: not search.may_improve(), searches)]
+        is_open = _openness(target, searches)
+        left = [*dropwhile(lambda search: not is_open(search), searches)]
         if not left:
             return every
         if target.beat is not None and not target.short:
-            left = [left[0], *(search for search in left[1:] if search.may_improve())]
+            left = [left[0], *filter(is_open, left[1:])]
             if self._excluded(target, left):
                 return every
         _offer_draft(target, opening, left)
         closed = every - {id(search) for search in left}
         if target.short:  # the schedule asks the others when it comes to them
             return closed
-        return closed | {id(search) for search in left if not search.may_improve()}
+        is_open = _openness(target, searches)
+        return closed | {id(search) for search in left if not is_open(search)}
 
     def _break_tie(self, target: Target, best: Placement) -> tuple[Placement, Target | None]:
         """Find the cheapest of the fastest, or the fastest of the cheapest."""
@@ -509,6 +511,30 @@ def search_of(mode: Mode) -> Callable[[Market, Target, Mode], Search]:
 
         return GossipSearch
     return SEARCHES[transport]
+
+
+def _openness(target: Target, searches: Sequence[Search]) -> Callable[[Search], bool]:
+    """Return what tells whether a search may improve: all local steps of a strategy are asked about
+    at once before, with exchanges as rare as the rarest and as few samples as the fewest, which
+    bounds each of them.
+    """
+    every: dict[str, list[Search]] = {}
+    for search in searches:
+        every.setdefault(search.mode.strategy, []).append(search)
+    known: dict[str, bool] = {}
+
+    def is_open(search: Search) -> bool:
+        name = search.mode.strategy
+        if name not in known:
+            alike = every[name]
+            rarest = max(alike, key=lambda one: one.mode.local_steps)
+            mode = Mode(rarest.mode.problem, name, rarest.mode.local_steps)
+            mode.__dict__["multiplier"] = min(one.mode.multiplier for one in alike)
+            widest = search_of(mode)(rarest.market, target, mode) if alike[1:] else None
+            known[name] = widest is None or widest.may_improve()
+        return known[name] and search.may_improve()
+
+    return is_open
 
 
 def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) -> None:

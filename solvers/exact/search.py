@@ -23,6 +23,7 @@ class Search(Protocol):
     the same object, because its tables depend on none of these.
     """
 
+    market: Market
     mode: Mode
 
     def aim(self, target: Target) -> None:
