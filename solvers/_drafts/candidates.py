@@ -17,14 +17,12 @@ from placer.problem.exchange import ring_step, traits
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Array, Indices, Mask
+from .._market.arrays import NEVER_USD, Array, Indices, Mask
 from .._market.market import Market
 from .._mode import Mode
 
 TRANSPORTS = frozenset({"butterfly", "region-gossip", "region-hub"})
 """Transports that `CandidateRounds` knows: those of the strategies with local steps."""
-NEVER_USD = 1e30
-"""A price that nobody pays, where nothing may be sent."""
 TYPICAL_WORKERS = 8
 """Workers at which classes of hosts are ordered by averaging time and links to sites are timed."""
 

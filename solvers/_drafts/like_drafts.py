@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from .._market.arrays import Array, Indices
+from .._market.arrays import NEVER_USD, Array, Indices
 from .._mode import Mode
 from .draft import Draft, Judge
 from .like_machines import LikeMachines
@@ -123,7 +123,7 @@ class LikeRegionDrafts(SeveralRegionDrafts):
         sets = np.flatnonzero(np.all(teams >= 0, axis=1))
         teams = teams[sets][:, None]
         usd = like.usd[teams, numbers].sum(axis=2)
-        at, chosen = np.nonzero(usd <= min(judge.target.budget_usd_per_hour, 1e12))
+        at, chosen = np.nonzero(usd <= min(judge.target.budget_usd_per_hour, NEVER_USD))
         count, team = numbers[chosen], teams[at, 0]
         speed, egress = self._figures(
             mode, sets[at], count.astype(np.float64), like.speed[team, count].sum(axis=1)

@@ -13,7 +13,7 @@ import numpy as np
 from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Array, Indices
+from .._market.arrays import NEVER_USD, Array, Indices
 from .._mode import Mode
 from .draft import Judge
 from .like_machines import LikeMachines
@@ -37,8 +37,6 @@ TOGETHER = (1, 2, 4)
 """Machines in each of many regions that wait for each other."""
 ABOUT = 0.1
 """Share by which prices of machines differ that cost about as much."""
-NEVER_USD = 1e12
-"""Price of what may not be."""
 SENDS_DECIDE = 0.01
 """Share by which drafts differ of which the one whose regions lie nearest to each other is taken:
 what regions send to each other is hidden behind their steps, or nearly so.

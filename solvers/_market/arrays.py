@@ -1,4 +1,4 @@
-"""Array types of the solvers, named by what they hold."""
+"""Array types of the solvers, named by what they hold, and a price for infinite ones."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ Indices = NDArray[Any]
 """Whole numbers: positions and counts."""
 Mask = NDArray[np.bool_]
 """Which entries of another array are meant."""
+NEVER_USD = 1e30
+"""A price that nobody pays, in place of an infinite one: none of it is nothing."""
 
 
 class Rows(Struct, frozen=True, eq=False, dict=True):
