@@ -1,6 +1,9 @@
 """Fronts of machines: thinned where memory ends, and still an outer front."""
 
 import importlib
+import random
+from collections import Counter
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +14,7 @@ from instances import two_places
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
+increments: Any = importlib.import_module("placer.solvers._market.increments")
 fronts: Any = importlib.import_module("placer.solvers.exact.tree.fronts")
 
 
@@ -55,3 +59,35 @@ def test_a_search_with_thinned_fronts_claims_no_more_than_it_proves(
     assert best.value is not None
     assert thinned.bound is not None
     assert not best.objective.beats_bound(best.value, thinned.bound, 1e-9)
+
+
+def test_machines_to_come_are_worth_no_more_than_is_said_of_them() -> None:
+    """Before each pool no mix of the earlier ones within caps and quotas sums to more, whether or
+    not every pool alone has as many machines as are asked for.
+    """
+    draw, judged = random.Random(5), Counter[bool]()
+    for _ in range(400):
+        quotas = [draw.choice((4, 6, 8)) for _ in range(draw.randint(1, 3))]
+        pools = [
+            SimpleNamespace(gpus=draw.choice((1, 1, 2)), gpu_quota=quota, bucket=at)
+            for at, quota in enumerate(quotas)
+            for _ in range(draw.randint(1, 2))
+        ]
+        cap = np.array([draw.randint(1, pool.gpu_quota // pool.gpus) for pool in pools])
+        buckets = [[i for i, p in enumerate(pools) if p.bucket == at] for at in range(len(quotas))]
+        units, count = increments.PlaceUnits(buckets, pools, cap, 64), draw.randint(1, 4)
+        values = np.array([[draw.uniform(-2, 10) for _ in pools] for _ in range(2)])
+        this = SimpleNamespace(count=count)
+        told = [*fronts.RegionFront._later(this, units, values[:, units.pools], buckets)]
+        order = [i for bucket in buckets for i in bucket]
+        for at, later in enumerate(told[: len(order)]):
+            for mix in product(*(range(min(int(cap[i]), count) + 1) for i in order[:at])):
+                taken = Counter[int]()
+                for i, n in zip(order, mix, strict=False):
+                    taken[pools[i].bucket] += n * pools[i].gpus
+                if sum(mix) > count or any(taken[k] > quota for k, quota in enumerate(quotas)):
+                    continue
+                worth = values[:, order[:at]] @ np.array(mix, dtype=float)
+                assert np.all(later[:, sum(mix)] >= worth - 1e-9)
+                judged[count <= units.enough] += 1
+    assert min(judged[True], judged[False]) > 500
