@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instances import two_places
+from instances import two_places, wide_problem
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
@@ -59,6 +59,22 @@ def test_a_search_with_thinned_fronts_claims_no_more_than_it_proves(
     assert best.value is not None
     assert thinned.bound is not None
     assert not best.objective.beats_bound(best.value, thinned.bound, 1e-9)
+
+
+def test_choices_that_are_looked_at_in_parts_are_those_of_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With one choice at a time the drawn answers are the same."""
+    problems = [problem for seed in range(40) if (problem := wide_problem(seed)).pools]
+    exactly, found = SolveOptions(gap=0.0), [0, 0]
+    whole = [solve(problem, "exact", exactly) for problem in problems]
+    monkeypatch.setattr(fronts, "JOINED", 1)
+    monkeypatch.setattr(fronts, "FEW", 1)
+    for problem, one in zip(problems, whole, strict=True):
+        again = solve(problem, "exact", exactly)
+        assert (again.status, again.placement) == (one.status, one.placement)
+        found[one.placement is not None] += 1
+    assert found[True] > 10
 
 
 def test_machines_to_come_are_worth_no_more_than_is_said_of_them() -> None:
