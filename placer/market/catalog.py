@@ -411,13 +411,16 @@ class Catalog:
     @cached_property
     def rows_by_place(self) -> dict[str, Any]:
         """Positions of the offers of each place that rents any, in the order of the book."""
-        alike, first = self.table.groups(("provider", "region"))
-        places = (self.offers[row].place for row in first.tolist())
-        return dict(zip(places, members(alike, len(first)), strict=True))
+        if "rows by place" not in self.table.memo:  # catalogs that differ in links share it
+            alike, first = self.table.groups(("provider", "region"))
+            places = (self.offers[row].place for row in first.tolist())
+            rows = dict(zip(places, members(alike, len(first)), strict=True))
+            self.table.memo["rows by place"] = rows
+        return cast("dict[str, Any]", self.table.memo["rows by place"])
 
     @cached_property
     def _offers_by_place(self) -> dict[str, list[VmOffer]]:
-        return {}
+        return cast("dict[str, Any]", self.table.memo.setdefault("offers by place", {}))
 
     def offers_at(self, place: str) -> list[VmOffer]:
         """Return the offers of one place, in the order of the book."""
@@ -433,7 +436,7 @@ class Catalog:
 
     @cached_property
     def _rows_by_kind(self) -> dict[str, dict[tuple[Any, ...], int]]:
-        return {}
+        return cast("dict[str, Any]", self.table.memo.setdefault("rows by kind", {}))
 
     def offer(
         self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str

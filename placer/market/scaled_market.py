@@ -346,11 +346,8 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     rate is that of one stream; what many reach stays. A place is linked with itself only where both
     ends name it without wildcards: a pattern means the ways between places.
     """
-    links = {(link.src, link.dst): link for link in catalog.links}
+    network, changed = network_of(catalog), dict[tuple[str, str], Link]()
     for text, target, factor, value in rows:
-        network = network_of(catalog)
-        if links:
-            network = Network(replace(catalog, links=tuple(links.values())))
         ends = [
             (a, b)
             for a in _places(target[0], catalog)
@@ -362,14 +359,18 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
             raise PlacerError(f"change '{text}' names no two different places", tip)
         both = len(target) == 2
         for src, dst in dict.fromkeys([*ends, *((b, a) for a, b in ends if both)]):
-            link = network.link(src, dst)
+            link = changed.get((src, dst)) or network.link(src, dst)
             if value is None:
                 link = link.scaled(factor or 1.0)
             else:  # that of one stream
                 link = replace(link, bytes_per_second=value, low=value, high=value)
             source = f"what if: {text}; {link.source}"
-            links[src, dst] = replace(link, basis=ASSUMED, source=source).row(catalog.as_of[1])
-    return replace(catalog, links=tuple(links.values()))
+            changed[src, dst] = replace(link, basis=ASSUMED, source=source)
+    links = {(row.src, row.dst): row for row in catalog.links}
+    links |= {ends: link.row(catalog.as_of[1]) for ends, link in changed.items()}
+    made = replace(catalog, links=tuple(links.values()))
+    made.memo["network"] = Network(made, priced=network)
+    return made
 
 
 def _places(pattern: str, catalog: Catalog) -> list[str]:

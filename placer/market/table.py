@@ -148,6 +148,8 @@ class Table(Records[Row]):
     def __init__(self, kind: type[Row], rows: list[Row | None], columns: dict[str, Column]) -> None:
         super().__init__(rows)
         self._kind, self._columns = kind, columns
+        self.memo: dict[str, Any] = {}
+        """What others work out of the rows, and keep with them."""
 
     @classmethod
     def of(cls, kind: type[Row], rows: Iterable[Row]) -> Table[Row]:

@@ -126,11 +126,14 @@ def largest_cards(catalog: Catalog, places: Iterable[str]) -> list[VmOffer]:
 
 class Network:
     """Links and egress prices of a catalog, worked out when first asked for; links are shared with
-    ``linked``, a network with the same regions, offers and measured links.
+    ``linked``, a network with the same regions, offers and measured links, and prices with
+    ``priced``, one with the same regions and prices.
     """
 
-    def __init__(self, catalog: Catalog, linked: Network | None = None) -> None:
-        self._catalog, self._linked = catalog, linked
+    def __init__(
+        self, catalog: Catalog, linked: Network | None = None, priced: Network | None = None
+    ) -> None:
+        self._catalog, self._linked, self._priced = catalog, linked, priced
         self._links: dict[tuple[str, str], Link] = {} if linked is None else linked._links
         self._egress: dict[tuple[str, str, bool], EgressPrice] = {}
         self.memo: dict[str, Any] = {}
@@ -147,6 +150,8 @@ class Network:
 
     @cached_property
     def _prices(self) -> EgressGrid:
+        if self._priced is not None:
+            return self._priced._prices
         alike = None if self._linked is None else self._linked.__dict__.get("_prices")
         return EgressGrid(self._catalog, alike)
 

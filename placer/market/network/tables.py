@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from placer.units import GIB
 GBPS = 1e9 / 8  # Bytes per second of 1 Gb/s
 Tiers = tuple[EgressPrice, ...]  # All volume tiers of one price, lowest mark first
 NONE = -1  # Number of the tiers of a pair without a price
+KEPT_PAIRS = 64  # Sets of regions whose ways to each other are kept
 
 
 def streams_bytes_per_s(
@@ -46,6 +47,12 @@ def _cards_bytes_per_s(catalog: Catalog, places: Sequence[str]) -> Array:
     return np.where(np.isnan(most), math.inf, most * GBPS)
 
 
+@lru_cache(maxsize=KEPT_PAIRS)
+def _pairs(regions: tuple[Region, ...]) -> Pairs:
+    """Return what regions alone decide: many books differ in what is measured between them."""
+    return Pairs(regions, regions)
+
+
 class LinkGrid:
     """Links from every place to every other, or between some ``ends`` as nobody had measured them.
 
@@ -56,15 +63,15 @@ class LinkGrid:
     """
 
     def __init__(self, catalog: Catalog, *ends: str) -> None:
-        regions = [catalog.region(place) for place in ends] if ends else [*catalog.regions.values()]
+        regions = tuple(map(catalog.region, ends)) if ends else (*catalog.regions.values(),)
         self.index = {region.place: at for at, region in enumerate(regions)}
         own = np.array([region.provider == PROVIDER for region in regions])
         self._sites = own[:, None] | own
         self._speeds: dict[tuple[int, int], Array] = {}
-        pairs = Pairs(regions, regions)
+        pairs = _pairs(regions)
         cards = _cards_bytes_per_s(catalog, [region.place for region in regions])
         rows = [] if ends else self._rows(catalog)
-        self.rtt_s: Array = pairs.rtt_s
+        self.rtt_s: Array = pairs.rtt_s.copy()
         for at, row in rows:
             if row.rtt_ms is not None:
                 self.rtt_s[at] = row.rtt_ms / 1e3
