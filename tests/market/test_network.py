@@ -15,7 +15,7 @@ from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region
 from placer.market.network.graph import Link, Network, network_of
 from placer.market.network.link_model import SPREAD
 from placer.market.network.measured_links import ALL, SAME_REGION, check_network
-from placer.market.scaled_market import with_scaled_egress
+from placer.market.scaled_market import set_bandwidths, with_scaled_egress
 from placer.market.words.own_machines import parse_own, with_own_machines
 from placer.records import replace
 
@@ -26,6 +26,26 @@ PUBLISHED = [
     ("gcp/us-west1", "azure/southcentralus", 0.45),
 ]
 """Single streams of Erben et al., tables 3 and 4, in Gb/s."""
+
+
+def test_changed_links_share_all_but_their_bandwidth(erben: Catalog) -> None:
+    """Of changes of one link each begins with the one before; round trips, prices and the network
+    of the book stay, whatever another book has measured between the same places.
+    """
+    ends, network = ("gcp/us-central1", "gcp/europe-west1"), network_of(erben)
+    usual, rtt_s = network.link(*ends), network.rtts_s(ends)
+    row = replace(usual, rtt_s=1.0).row("2026-11-29")
+    far = Network(replace(erben, links=(row,)))
+    assert far.link(*ends).rtt_s == pytest.approx(1.0)
+    halves = (("bandwidth:*", ("*", "*"), 0.5, None), ("bandwidth", ends, 0.5, None))
+    changed = set_bandwidths(erben, halves)
+    link = network_of(changed).link(*ends)
+    assert link.bytes_per_second == pytest.approx(usual.bytes_per_second / 4)
+    assert link.rtt_s == pytest.approx(usual.rtt_s)
+    assert network_of(changed).prices(ends).tolist() == network.prices(ends).tolist()
+    assert changed.rows_by_place is erben.rows_by_place
+    again = Network(erben)
+    assert (again.link(*ends), again.rtts_s(ends).tolist()) == (usual, rtt_s.tolist())
 
 
 @pytest.mark.parametrize(("src", "dst", "gbps"), PUBLISHED)
