@@ -19,7 +19,7 @@ from placer.units import GIB
 GBPS = 1e9 / 8  # Bytes per second of 1 Gb/s
 Tiers = tuple[EgressPrice, ...]  # All volume tiers of one price, lowest mark first
 NONE = -1  # Number of the tiers of a pair without a price
-KEPT_PAIRS = 64  # Sets of regions whose ways to each other are kept
+KEPT_PAIRS = 16  # Sets of regions whose ways to each other are kept
 
 
 def streams_bytes_per_s(
