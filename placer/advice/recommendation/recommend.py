@@ -171,19 +171,17 @@ def _started(problem: Problem, solver: str, options: SolveOptions) -> Result:
     """
     if options.proof != "full" or options.node_limit is not None:
         return solve(problem, solver, options)
-    soon = FIRST_SHARE * options.time_limit_s
-    best = solve(problem, solver, replace(options, time_limit_s=soon))
-    best = replace(best, limits=best.limits and options.asked)
+    first = replace(options, time_limit_s=FIRST_SHARE * options.time_limit_s)
+    best = replace(solve(problem, solver, first), limits=options.asked)
     if not best.status.stopped or allowance.current().spent:
         return best
-    soon = DRAFT_SHARE * options.time_limit_s
+    drafting = replace(options.deaf, proof="quick", time_limit_s=DRAFT_SHARE * options.time_limit_s)
     for most in MORE_WORKERS:
-        start = best.placement
-        drafting = replace(options.deaf, proof="quick", time_limit_s=soon, start=start)
-        draft = solve(_with_most(problem, most), solver, drafting)
-        value, least = draft.value, best.value
-        if value is None or (
-            least is not None and not draft.objective.better(value, least, options.gap)
+        draft = solve(_with_most(problem, most), solver, replace(drafting, start=best.placement))
+        if draft.value is None:  # with even more there may be an answer
+            continue
+        if best.value is not None and not draft.objective.better(
+            draft.value, best.value, options.gap
         ):
             break
         best = draft
