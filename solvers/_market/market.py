@@ -476,7 +476,9 @@ class Market:
 
     def pools_of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Return which pools have hosts of some classes; shape (pools,)."""
-        return np.isin(self.class_of, [self._classes[host] for host in hosts])
+        able = np.zeros(len(self._classes), dtype=bool)
+        able[[self._classes[host] for host in hosts]] = True
+        return able[self.class_of]
 
     @shared_property
     def _classes(self) -> dict[str, int]:

@@ -27,9 +27,6 @@ from .tree.leaf import Leaf
 from .tree.leaf_bound import RegionLeafBound, Tree, interleave
 from .tree.region_tree import RegionTree
 
-NO_BYTES = 1e-300
-"""Bytes of a pair where none meet: at an infinite price they still cost as much."""
-
 
 class LeastRounds(Struct, frozen=True, dict=True):
     """Least seconds and egress by regions and workers; shape (rounds,)."""
@@ -51,6 +48,7 @@ class RegionSearch:
         self.first, self.most = self.ranges.fewest_workers, self.ranges.most_workers
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
         self.rounds = RegionRounds(self.relaxation)
+        self._inside: dict[tuple[frozenset[str], int], Array] = {}
         self._limits: tuple[float, ...] = ()
         self._least: dict[frozenset[str], LeastRounds | None] = {}
         self._kept_margins: dict[tuple[int, frozenset[str]], Array] | None = None
@@ -94,17 +92,14 @@ class RegionSearch:
         return Leaf(RegionLeafBound(self.rounds, node, family))
 
     def _exchange_pattern(self, workers: int, regions: int, family: Family) -> ExchangePattern:
-        """Describe how leaders average with each other, or through the best hub of any."""
+        """Describe how leaders average with each other, or through a hub among them."""
         counts, places = np.arange(workers + 1), self.relaxation.places(family)
-        own = np.full((len(self.market.places), workers + 1), np.inf)
-        seconds, usd, pair = 0.0, 0.0, self.rounds.leader_pairs.pair_bytes(regions)
-        if self.transport == "region-hub":
-            seconds, usd = self.rounds.leader_pairs.least(places, regions)
-            pair = NO_BYTES
-        for place in places:
-            averaging = self.rounds.fastest_averaging((place,), family)[counts]
-            own[place] = self.rounds.inside_s(counts, averaging, regions, family) + seconds
-            if self.market.stay_share[place]:
+        own = self._inside_s(regions, family)[:, : workers + 1]
+        pairs, through_hub = self.rounds.leader_pairs, self.transport == "region-hub"
+        seconds = pairs.least(places, regions)[0] if through_hub else 0.0
+        if any(self.market.stay_share):
+            own = own.copy()
+            for place in filter(self.market.stay_share.__getitem__, places):
                 waiting = self.rounds.waiting_s(place, counts, seconds, family)
                 needed = self.relaxation.needed_speed(place, waiting)
                 own[place, self.relaxation.most_speed(place, family, workers) < needed] = np.inf
@@ -113,11 +108,27 @@ class RegionSearch:
             fewest=regions,
             most=regions,
             by_region=True,
-            pair_bytes=pair,
+            pair_bytes=0.0 if through_hub else pairs.pair_bytes(regions),
             waits=self.transport == "leaders",
             own_s=own,
-            home_usd=float(self.rounds.home_usd(np.array(places), workers - regions)) + usd,
+            home_usd=float(self.rounds.home_usd(np.array(places), workers - regions)),
+            hub=pairs.hub_ways(places) if through_hub else None,
         )
+
+    def _inside_s(self, regions: int, family: Family) -> Array:
+        """Return the least seconds inside each region with 0, 1, ... workers; shape (places,
+        workers).
+        """
+        # Hubs have no average of leaders, so that the number of regions decides nothing.
+        key = family.hosts, regions if self.transport == "leaders" else 0
+        if key not in self._inside:
+            built = np.full((len(self.market.places), self.most + 1), np.inf)
+            counts = np.arange(self.most + 1)
+            for place in self.relaxation.places(family):
+                averaging = self.rounds.fastest_averaging((place,), family)[counts]
+                built[place] = self.rounds.inside_s(counts, averaging, regions, family)
+            self._inside[key] = built
+        return self._inside[key]
 
     def may_improve(self) -> bool:
         """Return whether the bound of all placements together still allows an improvement."""

@@ -1,5 +1,5 @@
-"""The exchange between regions as a tree sees it: leaders, bytes of a pair, and the cheapest
-partners of a leader.
+"""The exchange between regions as a tree sees it: leaders, bytes of a pair, the cheapest partners
+of a leader, and the ways to a hub.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ..._market.arrays import Array, Indices
+from ..._market.arrays import Array, Indices, Mask
 
 
 class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
@@ -19,7 +19,7 @@ class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
     each region (``by_region``). Each pair of leaders in different regions carries ``pair_bytes``
     each way. ``own_s`` is the least time of the averages where some region has so many workers;
     shape (places, workers + 1). ``waits`` says whether a round lasts until the slowest pair is
-    done. ``home_usd`` is what stays inside regions.
+    done. ``home_usd`` is what stays inside regions. Leaders meet at a ``hub``, or in pairs.
     """
 
     workers: int
@@ -30,6 +30,7 @@ class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
     own_s: Array
     waits: bool = True
     home_usd: float = 0.0
+    hub: HubWays | None = None
 
     def wan_s(self, per_byte: Any) -> Any:
         """Return the seconds that the slowest pair adds to a round, of so many per pair byte."""
@@ -49,6 +50,51 @@ class ExchangePattern(Struct, frozen=True, kw_only=True, dict=True):
             np.full_like(left, self.most - regions)
             if self.by_region
             else -(-left // np.maximum(together, 1))
+        )
+
+
+class HubWays:
+    """Ways of regions to a hub that is one of them, and back.
+
+    ``usd``: both ways of what a region sends; ``seconds``: there, and back; from place to place, 0
+    at home; shapes (places, places) and (2, places, places). ``places`` may be used, ``hubs`` may
+    be the hub.
+    """
+
+    def __init__(self, usd: Array, seconds: Array, places: Indices, hubs: Mask) -> None:
+        self.usd, self.seconds, self.hubs = usd, seconds, hubs
+        self.apart = np.stack([usd, *seconds])
+        self.apart[:, np.arange(len(usd)), np.arange(len(usd))] = np.inf
+        # By number of further regions and by hub: the egress of the cheapest, the ways of the
+        # nearest, which are others for each.
+        self.rest = np.zeros((3, len(places) + 1, len(usd)))
+        self.rest[:, 1:] = np.sort(self.apart[:, places], axis=1)
+        np.cumsum(self.rest[0], axis=0, out=self.rest[0])
+
+    def least(
+        self, joining: Indices, placed: Indices, usd: Array, seconds: Array, left: int
+    ) -> tuple[Array, Array]:
+        """Return the least egress and seconds of a round if one more region is placed, the best hub
+        for each; shapes (joining,).
+
+        ``usd``, ``seconds``: of the placed regions, by hub; ``left``: regions to come after it.
+        """
+        own, hubs = self.rest[:, left], np.concatenate([placed, joining])
+        # A hub that is not placed yet is one of the regions to come, unless it is placed now.
+        others = self.rest[:, left - 1] if left else np.full(own.shape, np.inf)
+        known = np.arange(len(hubs)) < len(placed)
+        rest = np.where(known, own[:, hubs], others[:, hubs])[:, self.hubs[hubs]]
+        hubs = hubs[self.hubs[hubs]]
+        paid, there, back = self.apart[:, joining[:, None], hubs]
+        paid += usd[hubs] + rest[0]
+        there = np.maximum(there, np.maximum(seconds[0, hubs], rest[1]))
+        there += np.maximum(back, np.maximum(seconds[1, hubs], rest[2]))
+        itself = np.where(self.hubs[joining], usd[joining] + own[0, joining], np.inf)
+        home_s = np.maximum(seconds, own[1:])[:, joining].sum(axis=0)
+        home_s[~self.hubs[joining]] = np.inf
+        return (
+            np.minimum(itself, paid.min(axis=1, initial=np.inf)),
+            np.minimum(home_s, there.min(axis=1, initial=np.inf)),
         )
 
 

@@ -12,10 +12,10 @@ from placer.cost_model.timing.transfers import seconds_over, share_seconds
 from placer.problem.exchange import traits
 from placer.solving import allowance
 
-from ..._market.arrays import Array, Indices
+from ..._market.arrays import Array, Indices, Mask
 from ..._market.market import Market
 from ..._mode import Mode
-from .exchange_pattern import Partners
+from .exchange_pattern import HubWays, Partners
 from .relaxation import Family, Relaxation
 
 
@@ -28,6 +28,7 @@ class LeaderPairs:
         self.size = market.problem.gradient_bytes
         self._ranked: dict[tuple[int, ...], tuple[Array, Partners]] = {}
         self._through: dict[tuple[int, ...], tuple[Array, Array]] = {}
+        self._ways: dict[tuple[int, ...], HubWays] = {}
 
     def least(self, places: tuple[int, ...], regions: int) -> tuple[float, float]:
         """Return the least seconds and egress of a round of so many of some regions."""
@@ -73,12 +74,24 @@ class LeaderPairs:
         low.
         """
         allowance.check()
-        wanted = self.market.problem.requirements.aggregator
-        hubs = [p for p in places if wanted is None or self.market.places[p] == wanted]
+        hubs = [p for p in places if self._may_be_hub[p]]
         pairs = np.ix_(np.array(places, dtype=np.intp), np.array(hubs, dtype=np.intp))
         seconds = sum(np.sort(each[pairs], axis=0) for each in (self.direct, self.direct.T))
         egress = self.size * np.cumsum(np.sort(self.market.both_ways[pairs], axis=0), axis=0)
         return np.min(seconds, axis=1, initial=np.inf), egress.min(axis=1, initial=np.inf)
+
+    @cached_property
+    def _may_be_hub(self) -> Mask:
+        """Which places may be the hub; shape (places,)."""
+        wanted = self.market.problem.requirements.aggregator
+        return np.array([wanted in (None, place) for place in self.market.places])
+
+    def hub_ways(self, places: tuple[int, ...]) -> HubWays:
+        """Return the ways of some places to a hub among them."""
+        if places not in self._ways:
+            usd, seconds = self.size * self.market.both_ways, np.stack([self.direct, self.direct.T])
+            self._ways[places] = HubWays(usd, seconds, np.array(places), self._may_be_hub)
+        return self._ways[places]
 
     @cached_property
     def direct(self) -> Array:

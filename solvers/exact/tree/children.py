@@ -9,7 +9,7 @@ from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
 from ..._market.grid import Grid
-from ..bounds.exchange_pattern import ExchangePattern, Partners
+from ..bounds.exchange_pattern import ExchangePattern, HubWays, Partners
 from ..bounds.relaxation import Relaxation, margin
 
 ROUNDS = 3
@@ -73,7 +73,7 @@ class Placed(Struct, frozen=True, kw_only=True, dict=True):
     are placed, ``own_s`` the longest averages inside a region, ``wan`` the slowest pair (seconds
     per pair byte), ``base`` the best sums of the placed regions by row. By place: ``open`` may
     still be used, ``far`` is its slowest pair with a placed region, ``toward`` the price of a byte
-    of one leader with all placed ones.
+    of one leader with all placed ones, ``ways_s`` the longest way of one there, and back.
     """
 
     regions: tuple[int, ...]
@@ -87,6 +87,7 @@ class Placed(Struct, frozen=True, kw_only=True, dict=True):
     base: Array
     open: Array
     far: Array
+    ways_s: Array
     toward: Array
 
 
@@ -124,20 +125,35 @@ class Children:
         self.places = np.flatnonzero(self.open)
         self.counts = np.arange(1, min(node.left, node.most) + 1)
         self.toward = node.toward[self.places]
-        self.partners = Partners(bound.relaxation.pair_usd[np.ix_(self.places, self.places)] / 2)
         rounds_per_hour = (
             SECONDS_PER_HOUR * bound.mode.multiplier / bound.mode.samples * bound.target.min_speed
         )
         # Price of a pair at the least rounds per hour of an improvement.
         self.usd_per_hour = rounds_per_hour * self.exchange_pattern.pair_bytes
         self.units = bound.steps[:, self.places, : len(self.counts)]
-        apart = np.maximum(
-            bound.relaxation.wan_matrix[np.ix_(self.places, self.places)], node.far[self.places]
-        )
+        if self.exchange_pattern.hub is None:
+            self._rank_pairs()
+        else:
+            self.hub_usd, self.hub_s = self._through_hub(self.exchange_pattern.hub)
+        self.must = np.searchsorted(self.places, sorted(self.missing)).tolist()
+
+    def _rank_pairs(self) -> None:
+        """Order the partners of each open region by price and by distance."""
+        relaxation, far = self.bound.relaxation, self.node.far[self.places]
+        here = np.ix_(self.places, self.places)
+        self.partners = Partners(relaxation.pair_usd[here] / 2)
+        apart = np.maximum(relaxation.wan_matrix[here], far)
         np.fill_diagonal(apart, np.inf)
         self.apart = np.sort(apart, axis=1)
-        self.must = np.searchsorted(self.places, sorted(self.missing)).tolist()
-        self.far = np.maximum(node.far[self.places], self._far_missing())
+        self.far = np.maximum(far, self._far_missing())
+
+    def _through_hub(self, hub: HubWays) -> tuple[Array, Array]:
+        """Return the least egress and seconds through a hub with each open region; shapes
+        (places,).
+        """
+        placed, left = list(self.node.regions), self.exchange_pattern.most - self.used
+        usd, at = hub.usd[placed].sum(axis=0), np.array(placed, dtype=np.intp)
+        return hub.least(self.places, at, usd, self.node.ways_s, left)
 
     def _far_missing(self) -> Array:
         """Return the slowest pair with the missing regions; shape (places,)."""
@@ -151,32 +167,46 @@ class Children:
         """Return the margins of open regions and counts; shape (places, counts)."""
         bound, node, exchange_pattern = self.bound, self.node, self.exchange_pattern
         left, together = node.left - self.counts, np.maximum(together, 1)
-        leaders = exchange_pattern.leaders(self.counts)
         leaders_left = exchange_pattern.leaders_left(left, self.used)
         leaders_together = exchange_pattern.leaders(together)
         rest, rest_usd = self._every_rest(left, together, leaders_left, leaders_together)
+        if exchange_pattern.hub is None:
+            egress = self._pairs_usd(leaders_left, leaders_together, rest_usd)
+            between = exchange_pattern.wan_s(self._slowest_wan(left, together))
+        else:
+            egress, between = self.hub_usd[:, None], self.hub_s[:, None]
+        own_s = exchange_pattern.own_s[self.places][:, self.counts]
+        seconds = np.maximum(node.own_s, own_s) + between
+        egress = np.broadcast_to(egress + exchange_pattern.home_usd, seconds.shape)
+        reached = node.base[:, None, None] + bound.sums[:, self.places][:, :, self.counts] + rest
+        needed = bound.needed(bound.weights, seconds.ravel(), egress.ravel())
+        return margin(reached.reshape(len(reached), -1), needed).reshape(seconds.shape)
+
+    def _pairs_usd(
+        self, leaders_left: Indices, leaders_together: Indices, rest_usd: Array
+    ) -> Array:
+        """Return the least egress of pairs of leaders; shape (places, counts)."""
         across = [
             self.partners.usd(int(m), int(most))
             for m, most in zip(leaders_left, leaders_together, strict=True)
         ]
+        leaders = self.exchange_pattern.leaders(self.counts)
         pairs = np.outer(self.toward, leaders) + 2.0 * leaders * np.stack(across, axis=1) + rest_usd
         # Known pairs exactly, pairs to placed regions exactly, pairs among the rest at the cheapest
         # partners: errs low.
-        egress = exchange_pattern.pair_bytes * (node.pairs_usd + pairs) + exchange_pattern.home_usd
+        built: Array = self.exchange_pattern.pair_bytes * (self.node.pairs_usd + pairs)
+        return built
+
+    def _slowest_wan(self, left: Indices, together: Indices) -> Array:
+        """Return the slowest link at least, in seconds per pair byte; shape (places, counts)."""
         further = np.minimum(
-            exchange_pattern.regions_left(left, together, self.used), len(self.places) - 1
+            self.exchange_pattern.regions_left(left, together, self.used), len(self.places) - 1
         )
         # A region with so many more to come meets that many others, the last of them no nearer than
         # its own nearest that many: this bounds the slowest link.
         last = np.where(further > 0, self.apart[:, np.maximum(further, 1) - 1], 0.0)
-        wan = np.maximum(np.maximum(node.wan, self.far[:, None]), last)
-        wan = np.maximum(wan, self._load_wan(left))
-        seconds = np.maximum(
-            node.own_s, exchange_pattern.own_s[self.places][:, self.counts]
-        ) + exchange_pattern.wan_s(wan)
-        reached = node.base[:, None, None] + bound.sums[:, self.places][:, :, self.counts] + rest
-        needed = bound.needed(bound.weights, seconds.ravel(), egress.ravel())
-        return margin(reached.reshape(len(reached), -1), needed).reshape(egress.shape)
+        wan = np.maximum(np.maximum(self.node.wan, self.far[:, None]), last)
+        return np.maximum(wan, self._load_wan(left))
 
     def _load_wan(self, left: Indices) -> Array:
         """Return the load of a worker that sends to all others; shape (places, counts)."""
@@ -231,13 +261,21 @@ class Children:
         for cap in sorted({*caps.tolist()}):
             at = caps == cap
             elsewhere = max(0, int((leaders_left - leaders_together)[at].min()))
-            pairs = self.toward + self.partners.usd(elsewhere, int(leaders_together[at].max()))
+            pairs = self._toward_all(self.toward, elsewhere, int(leaders_together[at].max()))
             able = np.isfinite(pairs)
             if placed is not None:
                 able[placed] = False
             rest[:, at] = self._best(pairs, able, int(cap), left[at], must)
             usd[at] = leaders_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
         return rest, usd
+
+    def _toward_all(self, toward: Array, elsewhere: int, together: int) -> Array:
+        """Return the USD per pair byte of a leader of each region with all others, at least; 0
+        where leaders meet at a hub; shape (places,).
+        """
+        if self.exchange_pattern.hub is not None:
+            return np.zeros(len(toward))
+        return toward + self.partners.usd(elsewhere, together)
 
     def _best(
         self, pairs: Array, able: Array, together: int, left: Indices, must: list[int]
@@ -337,17 +375,37 @@ class Children:
             return True
         bound.target.tick()
         leaders = int(exchange_pattern.leaders(np.array(count)))
-        together = int(exchange_pattern.leaders(np.array(count)))
         leaders_left = int(exchange_pattern.leaders_left(np.array(left), self.used))
         toward = self.toward + leaders * bound.relaxation.pair_usd[place, self.places]
-        pairs = toward + self.partners.usd(max(0, leaders_left - together), together)
+        pairs = self._toward_all(toward, max(0, leaders_left - leaders), leaders)
         # Now the region and its count are known, so its pairs and links are exact for this child.
         able = (self.places != place) & np.isfinite(pairs)
         further = int(exchange_pattern.regions_left(np.array(left), np.array(count), self.used))
         if able.sum() < further:
             return False
         own = int(np.searchsorted(self.places, place))
-        far = np.maximum(node.far[self.places], bound.relaxation.wan_matrix[place, self.places])
+        rest = self._best(
+            pairs, able, count, np.array([left]), [at for at in self.must if at != own]
+        )[:, 0]
+        if exchange_pattern.hub is None:
+            usd = leaders * float(self.toward[own]) + leaders_left * float(pairs[able].min())
+            egress = exchange_pattern.pair_bytes * (node.pairs_usd + usd)
+            between = exchange_pattern.wan_s(self._child_wan(own, count, able, further))
+        else:
+            egress, between = float(self.hub_usd[own]), float(self.hub_s[own])
+        seconds = max(node.own_s, float(exchange_pattern.own_s[place, count])) + between
+        needed = bound.needed(
+            bound.weights, np.full(1, seconds), np.full(1, egress + exchange_pattern.home_usd)
+        )
+        return bool(
+            margin((node.base + bound.sums[:, place, count] + rest)[:, None], needed)[0] >= 0
+        )
+
+    def _child_wan(self, own: int, count: int, able: Array, further: int) -> float:
+        """Return the slowest link of a child at least, in seconds per pair byte."""
+        node, exchange_pattern, place = self.node, self.exchange_pattern, self.places[own]
+        relaxation = self.bound.relaxation
+        far = np.maximum(node.far[self.places], relaxation.wan_matrix[place, self.places])
         if further > 1:  # each of the rest is near the others too
             far = np.maximum(far, self.apart[:, further - 2])
         far = far[able]
@@ -355,25 +413,7 @@ class Children:
             node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1])
         )
         if not exchange_pattern.by_region:
-            each = bound.relaxation.machine_wan
-            sent = (exchange_pattern.workers - left) * float(each[self.places[able]].min())
-            wan = max(wan, sent, (exchange_pattern.workers - count) * float(each[place]))
-        rest = self._best(
-            pairs, able, count, np.array([left]), [at for at in self.must if at != own]
-        )[:, 0]
-        usd = (
-            node.pairs_usd
-            + leaders * float(self.toward[own])
-            + leaders_left * float(pairs[able].min())
-        )
-        seconds = max(
-            node.own_s, float(exchange_pattern.own_s[place, count])
-        ) + exchange_pattern.wan_s(wan)
-        needed = bound.needed(
-            bound.weights,
-            np.full(1, seconds),
-            np.full(1, exchange_pattern.pair_bytes * usd + exchange_pattern.home_usd),
-        )
-        return bool(
-            margin((node.base + bound.sums[:, place, count] + rest)[:, None], needed)[0] >= 0
-        )
+            each, workers = relaxation.machine_wan, exchange_pattern.workers
+            sent = (workers - node.left + count) * float(each[self.places[able]].min())
+            wan = max(wan, sent, (workers - count) * float(each[place]))
+        return wan

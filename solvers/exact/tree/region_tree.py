@@ -77,6 +77,7 @@ class RegionTree:
             base=np.zeros(len(bound.weights)),
             open=able,
             far=np.zeros(places),
+            ways_s=np.zeros((2, places)),
             toward=np.zeros(places),
         )
 
@@ -121,8 +122,13 @@ class RegionTree:
             base=node.base + self.bound.sums[:, place, count],
             open=open_,
             far=np.maximum(node.far, wan),
+            ways_s=self._ways_s(node, place),
             toward=node.toward + leaders * self.relaxation.pair_usd[place],
         )
+
+    def _ways_s(self, node: Placed, place: int) -> Array:
+        hub = self.exchange_pattern.hub
+        return node.ways_s if hub is None else np.maximum(node.ways_s, hub.seconds[:, place])
 
     def _machines(self, node: Placed) -> Tree:
         """Enumerate the machines of a known split."""
