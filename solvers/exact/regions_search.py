@@ -22,6 +22,7 @@ from .._target import Target
 from .bounds.exchange_pattern import ExchangePattern
 from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
+from .gossip.paces import Paces
 from .search import Ranges
 from .tree.leaf import Leaf
 from .tree.leaf_bound import RegionLeafBound, Tree, interleave
@@ -86,7 +87,12 @@ class RegionSearch:
             grid,
             self._exchange_pattern(workers, regions, family),
             partial(self._leaf, family),
+            self.paces(workers, regions, family),
         ).improvements()
+
+    def paces(self, workers: int, regions: int, family: Family) -> Paces | None:
+        """Return what is known of how long regions wait for their sends; None: nothing."""
+        return None
 
     def _leaf(self, family: Family, node: Node) -> Leaf:
         return Leaf(RegionLeafBound(self.rounds, node, family))

@@ -289,7 +289,7 @@ class Relaxation:
             (market.prices[places, places][:, None] * pairs).ravel(),
             np.repeat(data, len(workers)),
             self._slowest_of(
-                np.repeat(self._slowest_machine[places], len(workers)),
+                np.repeat(self.slowest_machine[places], len(workers)),
                 np.tile(workers, len(places)),
                 np.tile(slowest_s + self.most_load_s, len(places)),
             ),
@@ -318,7 +318,7 @@ class Relaxation:
     def slowest(self, node: Node, workers: Indices, communication_s: Array) -> Array:
         """Return the samples/s of the slowest machines and exchange; 0 if unknown."""
         places = (*node.used, *node.joining)
-        speed = min(self._slowest_machine[p] for p in places)
+        speed = min(self.slowest_machine[p] for p in places)
         return self._slowest_of(speed, workers, communication_s)
 
     def _slowest_of(self, speed: Array | float, workers: Indices, communication_s: Array) -> Array:
@@ -342,7 +342,7 @@ class Relaxation:
         return 2 * self.problem.gradient_bytes / slowest
 
     @cached_property
-    def _slowest_machine(self) -> Array:
+    def slowest_machine(self) -> Array:
         """Least samples/s of one machine at each place; shape (places,)."""
         least = np.full(len(self.market.places), np.inf)
         np.minimum.at(least, self.market.place_of, self.market.speed)

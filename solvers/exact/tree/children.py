@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from msgspec import Struct
 
@@ -11,9 +13,12 @@ from ..._market.arrays import Array, Indices
 from ..._market.grid import Grid
 from ..bounds.exchange_pattern import ExchangePattern, HubWays, Partners
 from ..bounds.relaxation import Relaxation, margin
+from ..gossip.paces import PacedSums, Paces
 
 ROUNDS = 3
 """How often regions are left out and the bounds of the others worked out again."""
+GROUPS = np.array([0, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513])
+"""First numbers of machines of groups that are priced together where regions wait."""
 MANY = 0.8
 """With a larger share of the regions left, another round is not worth it."""
 
@@ -32,6 +37,7 @@ class TreeBound:
         grid: Grid,
         exchange_pattern: ExchangePattern,
         *,
+        paces: Paces | None = None,
         few: bool = False,
     ) -> None:
         self.relaxation, self.grid, self.exchange_pattern = relaxation, grid, exchange_pattern
@@ -49,6 +55,26 @@ class TreeBound:
         self.sums = grid.sums[self.rows, :, : workers + 1]
         self.steps = grid.steps[self.rows, :, :workers]
         self.least = grid.least
+        self.paces = paces
+
+    @cached_property
+    def _paced_sums(self) -> PacedSums:
+        return PacedSums(self.grid, self.rows)
+
+    def paced(self, speed: float, places: Indices, shares: Array, counts: Indices) -> Array:
+        """Return the best sums of machines that do no more than shares of their speed, which wait
+        for sends; shape (rows, places, counts).
+
+        ``speed``: of all machines, as `Paces.speed` has it. Averages of more machines leave less.
+        """
+        assert self.paces is not None
+        ends = [*range(len(counts))] if len(counts) < 2 else [*GROUPS[len(counts) > GROUPS]]
+        parts = []
+        for first, end in zip(ends, [*ends[1:], len(counts)], strict=True):
+            left = self.paces.averaging(speed, places, counts[first:end]).max(axis=1)
+            own = np.minimum(shares, left)
+            parts.append(self._paced_sums.at(places, own, counts[first:end]))
+        return np.concatenate(parts, axis=2)
 
     def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
         """Return the thresholds; infinite where the egress is; shape (rows, communication)."""
@@ -130,12 +156,33 @@ class Children:
         )
         # Price of a pair at the least rounds per hour of an improvement.
         self.usd_per_hour = rounds_per_hour * self.exchange_pattern.pair_bytes
-        self.units = bound.steps[:, self.places, : len(self.counts)]
+        self._sum_machines()
         if self.exchange_pattern.hub is None:
             self._rank_pairs()
         else:
             self.hub_usd, self.hub_s = self._through_hub(self.exchange_pattern.hub)
         self.must = np.searchsorted(self.places, sorted(self.missing)).tolist()
+
+    def _sum_machines(self) -> None:
+        """Work out the best sums of each open region, of its further machines one by one, and of
+        the placed regions if it comes next.
+        """
+        bound, node, places = self.bound, self.node, self.places
+        if bound.paces is None:
+            self.sums = bound.sums[:, places, : len(self.counts) + 1]
+            self.units = bound.steps[:, places, : len(self.counts)]
+            self.base = np.broadcast_to(node.base[:, None], self.sums.shape[:2])
+            return
+        speed = bound.paces.speed(node.regions, places)
+        shares, own_shares = bound.paces.shares(speed, node.regions, places)
+        self.sums = bound.paced(speed, places, shares, np.arange(len(self.counts) + 1))
+        with np.errstate(invalid="ignore"):
+            units = np.diff(self.sums, axis=2)
+        self.units = np.where(np.isfinite(units), units, -np.inf)
+        self.base = np.zeros(self.sums.shape[:2])
+        for own, count, each in zip(node.regions, node.counts, own_shares, strict=True):
+            alike = np.full(len(places), own)
+            self.base += bound.paced(speed, alike, each, np.array([count]))[:, :, 0]
 
     def _rank_pairs(self) -> None:
         """Order the partners of each open region by price and by distance."""
@@ -178,7 +225,7 @@ class Children:
         own_s = exchange_pattern.own_s[self.places][:, self.counts]
         seconds = np.maximum(node.own_s, own_s) + between
         egress = np.broadcast_to(egress + exchange_pattern.home_usd, seconds.shape)
-        reached = node.base[:, None, None] + bound.sums[:, self.places][:, :, self.counts] + rest
+        reached = self.base[:, :, None] + self.sums[:, :, 1:] + rest
         needed = bound.needed(bound.weights, seconds.ravel(), egress.ravel())
         return margin(reached.reshape(len(reached), -1), needed).reshape(seconds.shape)
 
@@ -311,7 +358,7 @@ class Children:
             blocks = [own.reshape(len(built), -1)]
             for at, least in zip(must, leasts, strict=True):
                 leaders = least if every else 1
-                known = self.bound.sums[:, self.places[at], least] - leaders * paid[:, at]
+                known = self.sums[:, at, least] - leaders * paid[:, at]
                 base += known[:, None]
                 blocks.append(self.units[:, at, least:together] - every * paid[:, at, None])
             units = np.concatenate(blocks, axis=1) if must else blocks[0]
@@ -398,7 +445,7 @@ class Children:
             bound.weights, np.full(1, seconds), np.full(1, egress + exchange_pattern.home_usd)
         )
         return bool(
-            margin((node.base + bound.sums[:, place, count] + rest)[:, None], needed)[0] >= 0
+            margin((self.base[:, own] + self.sums[:, own, count] + rest)[:, None], needed)[0] >= 0
         )
 
     def _child_wan(self, own: int, count: int, able: Array, further: int) -> float:

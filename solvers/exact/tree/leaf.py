@@ -13,9 +13,9 @@ from placer.problem.workers.pool import groups_of
 
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
-from ..._market.required_machines import Owed
+from ..._market.required_machines import Owed, best_sum
 from ..bounds.relaxation import margin
-from .fronts import Fronts
+from .fronts import Fronts, units_at
 from .leaf_bound import BREATH, LeafBound, Tree
 
 PAUSE = 256
@@ -27,10 +27,12 @@ class MachineTree:
     tightest rows.
 
     ``split``: workers by region; shape (1, regions). ``sums``: best weighted sums of each region at
-    its count, by row.
+    its count, by row. ``shares``: what its machines count at most; shape (regions,).
     """
 
-    def __init__(self, bound: LeafBound, split: Indices, sums: list[Array]) -> None:
+    def __init__(
+        self, bound: LeafBound, split: Indices, sums: list[Array], shares: Array | None = None
+    ) -> None:
         self.bound, self.split = bound, split
         market, node, needed = bound.market, bound.node, bound.thresholds(split)[:, 0]
         tightest = int(np.argmin(margin(np.sum(sums, axis=0)[None, :], needed[None, :])))
@@ -50,7 +52,11 @@ class MachineTree:
         self.pools = [market.pools[i] for i in self.order]
         self.buckets = [pool.bucket for pool in self.pools]
         self.caps: list[int] = market.cap[self.order].astype(np.intp).tolist()
-        self.value: list[list[float]] = market.values[np.ix_(self.rows, self.order)].T.tolist()
+        values = market.values[np.ix_(self.rows, self.order)]
+        if shares is not None:
+            lost = (1 - shares[self.region]) * market.speed[self.order]
+            values = values - market.weights[self.rows, :1] * lost
+        self.value: list[list[float]] = values.T.tolist()
         joint = zip(market.joint[:, self.order].tolist(), market.problem.joint_limits, strict=True)
         self.joint = [(taken, row.most) for taken, row in joint]
         self.owed = Owed(market.required_machines, self.order, self.caps)
@@ -166,15 +172,28 @@ class Leaf:
     def improvements(self, counts: Sequence[int]) -> Tree:
         """Yield groups that may improve with so many workers in each of the regions."""
         split = np.array([counts])
+        shares = self.bound.shares(split)
         parts = [
             self.market.best_sums.of(np.array([place]), self.family.hosts, self.workers)[:, int(n)]
-            for place, n in zip(self.node.used, counts, strict=True)
+            if shares is None
+            else self._paced(place, int(n), float(shares[k]))
+            for k, (place, n) in enumerate(zip(self.node.used, counts, strict=True))
         ]
         if margin(np.sum(parts, axis=0)[:, None], self.bound.thresholds(split))[0] >= 0:
             for family in self.relaxation.parts_at(self.family, self.node):
-                yield from self._machines(self.bound.of_family(family), split, parts)
+                yield from self._machines(self.bound.of_family(family), split, parts, shares)
 
-    def _machines(self, bound: LeafBound, split: Indices, sums: list[Array]) -> Tree:
+    def _paced(self, place: int, count: int, share: float) -> Array:
+        """Return the best weighted sums of machines that do a share of their speed; by row."""
+        units, weights = units_at(self.market, place, self.family.hosts), self.market.weights
+        lost = (1 - share) * weights[:, :1] * self.market.speed[units.pools]
+        values = self.market.values_at(weights, units.pools) - lost
+        each, machines = units.increments(values, count)
+        return best_sum(each, count, machines)
+
+    def _machines(
+        self, bound: LeafBound, split: Indices, sums: list[Array], shares: Array | None
+    ) -> Tree:
         """Yield the machines of a split; ``sums``: each region's best at its count."""
         if (
             self.relaxation.mode.speed_and_price_decide
@@ -184,4 +203,4 @@ class Leaf:
             for hosts in bound.host_runs(split):
                 yield from Fronts(bound, hosts, split, egress_usd, self.prices).improvements()
         else:
-            yield from MachineTree(bound, split, sums).improvements()
+            yield from MachineTree(bound, split, sums, shares).improvements()

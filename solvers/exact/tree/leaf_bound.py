@@ -79,6 +79,10 @@ class LeafBound:
         built.family, built._kept = family, None
         return built
 
+    def shares(self, split: Indices) -> Array | None:
+        """Return what share of its speed each region does at most; None: all of it."""
+        return None
+
     def needed_speeds(self, split: Indices) -> list[float]:
         """Return the samples/s that the data which stays in each region needs there."""
         none = np.zeros(1)

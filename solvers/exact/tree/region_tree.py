@@ -11,6 +11,7 @@ from ..._market.arrays import Array
 from ..._market.grid import Grid
 from ..bounds.exchange_pattern import ExchangePattern
 from ..bounds.relaxation import Node, Relaxation
+from ..gossip.paces import Paces
 from .children import Children, Placed, TreeBound
 from .leaf import Leaf
 from .leaf_bound import Tree
@@ -35,25 +36,29 @@ class RegionTree:
         grid: Grid,
         exchange_pattern: ExchangePattern,
         leaf: Callable[[Node], Leaf],
+        paces: Paces | None = None,
     ) -> None:
         self.relaxation = relaxation
         self.grid = grid
         self.exchange_pattern = exchange_pattern
         self.leaf = leaf
+        self.paces = paces
         self.market, self.target = relaxation.market, relaxation.target
         self.nodes = 0
 
     @cached_property
     def bound(self) -> TreeBound:
         """Rows and sums of the whole tree."""
-        return TreeBound(self.relaxation, self.grid, self.exchange_pattern)
+        return TreeBound(self.relaxation, self.grid, self.exchange_pattern, paces=self.paces)
 
     def improvements(self) -> Tree:
         """Yield groups that may improve."""
         if not {*self.market.problem.requirements.required_places} <= {*self.market.places}:
             return
         # Two rows close nearly every tree whose root is closed by all of them, for half the work.
-        glance = TreeBound(self.relaxation, self.grid, self.exchange_pattern, few=True)
+        glance = TreeBound(
+            self.relaxation, self.grid, self.exchange_pattern, paces=self.paces, few=True
+        )
         if Children(glance, self._root(glance)).open.any():
             yield from self._grow(self._root(self.bound))
         else:
