@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._market.arrays import Array, Indices, Mask, Rows
+from ..._market.arrays import Array, Indices, Rows
 from .site_groups import SiteGroups
 
 SHRINKS = (1.0, 0.45, 0.2, 0.09, 0.04, 0.018)
@@ -29,8 +29,6 @@ class Cases(Rows, frozen=True, kw_only=True):
     ``weight`` and ``usd`` are what a samples/s of each site group is worth at most, and what the
     site group pays besides its machines at least; shape (cases, site groups). ``most_speed``,
     ``most_usd``: of all site groups together; ``fewest``, ``most``: regions; shape (cases,).
-    ``first``: a place that has workers, by position among the places, and ``open``: the others that
-    may have some; shapes (cases,) and (cases, places). None: any places.
     """
 
     weight: Array
@@ -39,8 +37,6 @@ class Cases(Rows, frozen=True, kw_only=True):
     most_usd: float
     fewest: Indices
     most: Indices
-    first: Indices | None = None
-    open: Mask | None = None
 
 
 class Prices(Rows, frozen=True, kw_only=True):
@@ -69,8 +65,8 @@ class Pricing:
         self.site_groups, self.check = site_groups, check
         self.starts = np.flatnonzero(np.diff(site_groups.place, prepend=-1))
 
-    def bounds(self, cases: Cases, needed: float) -> tuple[Array, Array, Array]:
-        """Return weighted speeds, refined while above ``needed``, and both prices there."""
+    def bounds(self, cases: Cases, needed: float) -> Array:
+        """Return weighted speeds, refined while above ``needed``; shape (cases,)."""
         count = len(cases.fewest)
         reached: Array = cases.most_speed * cases.weight.max(axis=1, initial=0.0)
         alive = np.flatnonzero(reached >= needed)
@@ -96,22 +92,7 @@ class Pricing:
                 middle[alive], speed[alive] = dollar, own
             first = False
             alive = alive[reached[alive] >= needed]
-        return reached, middle, speed
-
-    def near(self, cases: Cases, dollar: Array, speed: Array, needed: float) -> Mask:
-        """Return which cases stay open at some prices and around them; shape (cases,)."""
-        reached = self.reached(cases, Prices(dollar=dollar[:, None], speed=speed[:, None]))[:, 0]
-        most = np.maximum(cases.weight.max(axis=1, initial=0.0), 1e-9)
-        for shrink in SHRINKS[1:4]:
-            alive = np.flatnonzero(reached >= needed)
-            if not len(alive):
-                break
-            prices = _near(dollar[alive], speed[alive], shrink, most[alive])
-            least, *own = self._least(cases.at(alive), prices)
-            better = alive[least < reached[alive]]
-            dollar[better], speed[better] = (each[least < reached[alive]] for each in own)
-            reached[alive] = np.minimum(least, reached[alive])
-        return reached >= needed
+        return reached
 
     def _least(self, cases: Cases, prices: Prices) -> tuple[Array, Array, Array]:
         """Return the least bound of each case over its prices, and where it is."""
@@ -145,10 +126,6 @@ class Pricing:
         if cases.most_usd < np.inf:
             limits = limits + prices.dollar * cases.most_usd
         fewest, most = cases.fewest, np.minimum(cases.most, worth.shape[2])
-        if cases.first is not None and cases.open is not None:
-            limits = limits + worth[np.arange(len(worth)), :, cases.first]
-            worth = np.where(cases.open[:, None, :], worth, -np.inf)
-            fewest, most = fewest - 1, most - 1
         return limits + _top(-np.sort(-worth, axis=2), fewest, most)
 
 
