@@ -29,12 +29,14 @@ class Cases(Rows, frozen=True, kw_only=True):
     ``weight`` and ``usd`` are what a samples/s of each site group is worth at most, and what the
     site group pays besides its machines at least; shape (cases, site groups). ``most_speed``,
     ``most_usd``: of all site groups together; ``fewest``, ``most``: regions; shape (cases,).
+    ``most_usd_per_speed``: of what counts.
     """
 
     weight: Array
     usd: Array
     most_speed: Array
     most_usd: float
+    most_usd_per_speed: float
     fewest: Indices
     most: Indices
 
@@ -70,10 +72,8 @@ class Pricing:
         count = len(cases.fewest)
         reached: Array = cases.most_speed * cases.weight.max(axis=1, initial=0.0)
         alive = np.flatnonzero(reached >= needed)
-        if cases.most_usd == np.inf:
-            middle = np.zeros(count)
-        else:
-            middle = np.full(count, needed / max(cases.most_usd, 1e-9))
+        limits = needed / max(cases.most_usd, 1e-9), 1 / max(cases.most_usd_per_speed, 1e-9)
+        middle = np.full(count, max(limits))
         speed, first = np.zeros(count), True
         most = np.maximum(cases.weight.max(axis=1, initial=0.0), 1e-9)
         for shrink in SHRINKS:
@@ -122,11 +122,15 @@ class Pricing:
     def reached(self, cases: Cases, prices: Prices) -> Array:
         """Return the bound of each case at each of its prices; shape (cases, prices)."""
         worth = self.worth(cases, prices)
-        limits = prices.speed * cases.most_speed[:, None]
-        if cases.most_usd < np.inf:
-            limits = limits + prices.dollar * cases.most_usd
         fewest, most = cases.fewest, np.minimum(cases.most, worth.shape[2])
-        return limits + _top(-np.sort(-worth, axis=2), fewest, most)
+        reached: Array = prices.speed * cases.most_speed[:, None]
+        reached = reached + _top(-np.sort(-worth, axis=2), fewest, most)
+        # Dollars are limited by the hour, and by what counts: with x of it, x <= reached + price x.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free = 1 - prices.dollar * cases.most_usd_per_speed
+            by_speed = np.where(free > 0, reached / free, np.inf)
+            by_hour = np.where(prices.dollar > 0, prices.dollar * cases.most_usd, 0.0)
+        return np.minimum(reached + by_hour, by_speed)
 
 
 def _top(ranked: Array, fewest: Indices, most: Indices) -> Array:

@@ -133,9 +133,11 @@ class GossipRoot:
         sums = market.best_sums.of(
             np.arange(len(market.places)), market.hosts, self.ranges.most_workers
         )[rows].max(axis=1)
-        price, most = market.weights[rows, 1], self.most_usd
-        with np.errstate(invalid="ignore"):
-            limits = sums + np.where(price > 0, price * most, 0.0)
+        price = market.weights[rows, 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free = 1 - price * self.most_usd_per_speed
+            limits = sums + np.where(price > 0, price * self.most_usd, 0.0)
+            limits = np.minimum(limits, np.where(free > 0, sums / free, np.inf))
         return float(limits.min())
 
     @property
@@ -144,6 +146,12 @@ class GossipRoot:
         data = min(self.market.data_usd)
         processed = self.mode.multiplier * self.target.min_speed
         return self.target.max_usd_per_hour - SECONDS_PER_HOUR * processed * data
+
+    @property
+    def most_usd_per_speed(self) -> float:
+        """USD/h that an improvement pays at most for a samples/s that counts for its target."""
+        usd = self.target.max_usd_per_sample / self.mode.multiplier
+        return max(0.0, SECONDS_PER_HOUR * (usd - min(self.market.data_usd)))
 
     def allows(self) -> bool:
         """Return whether some slice may hold an improvement: False is a proof."""
@@ -177,6 +185,7 @@ class GossipRoot:
             usd=self.usd(fewest - 1),
             most_speed=high,
             most_usd=self.most_usd,
+            most_usd_per_speed=self.most_usd_per_speed,
             fewest=fewest,
             most=most,
         )
