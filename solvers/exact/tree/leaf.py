@@ -51,6 +51,8 @@ class MachineTree:
         ]
         self.pools = [market.pools[i] for i in self.order]
         self.buckets = [pool.bucket for pool in self.pools]
+        self.gpus = [pool.gpus for pool in self.pools]
+        self.quotas = [pool.gpu_quota for pool in self.pools]
         self.caps: list[int] = market.cap[self.order].astype(np.intp).tolist()
         values = market.values[np.ix_(self.rows, self.order)]
         if shares is not None:
@@ -103,9 +105,9 @@ class MachineTree:
                 return
             at = self.region.index(following)
             left = int(self.split[0, following])
-        pool, bucket, later = self.pools[at], self.buckets[at], self.later[self.region[at]]
+        gpus, bucket, later = self.gpus[at], self.buckets[at], self.later[self.region[at]]
         last = at + 1 == len(self.order) or self.region[at + 1] != self.region[at]
-        most = min(self.caps[at], left, (pool.gpu_quota - self.quota[bucket]) // pool.gpus)
+        most = min(self.caps[at], left, (self.quotas[at] - self.quota[bucket]) // gpus)
         for count in range(most, -1, -1):
             rest = left - count
             if last and rest:
@@ -121,10 +123,10 @@ class MachineTree:
             if worth and self.owed.allows(at, count):
                 self.counts[at] = count
                 self.owed.take(at, count)
-                self.quota[bucket] += count * pool.gpus
-                if rest <= self._room(at + 1, self.region[at]) and self._within_joint():
+                self.quota[bucket] += count * gpus
+                if self._fit(rest, at + 1, self.region[at]) and self._within_joint():
                     yield from self._descend(at + 1, rest, now, before)
-                self.quota[bucket] -= count * pool.gpus
+                self.quota[bucket] -= count * gpus
                 self.owed.take(at, -count)
                 self.counts[at] = 0
 
@@ -136,14 +138,17 @@ class MachineTree:
             for taken, most in self.joint
         )
 
-    def _room(self, at: int, region: int) -> int:
-        """Count the machines that quotas allow in a region from a position on."""
+    def _fit(self, machines: int, at: int, region: int) -> bool:
+        """Return whether quotas allow so many machines in a region from a position on."""
+        if machines == 0:
+            return True
         if at == len(self.order) or self.region[at] != region:
-            return 0
-        return sum(
-            (quota - self.quota[bucket]) // smallest
-            for bucket, (quota, smallest) in self.smallest[at].items()
-        )
+            return False
+        for bucket, (quota, smallest) in self.smallest[at].items():
+            machines -= (quota - self.quota[bucket]) // smallest
+            if machines <= 0:
+                return True
+        return False
 
     @cached_property
     def smallest(self) -> list[dict[tuple[str, ...], tuple[int, int]]]:
