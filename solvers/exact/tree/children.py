@@ -52,10 +52,18 @@ class TreeBound:
         needed = self.needed(grid.weights, np.full(1, least_s), home_usd)[:, 0]
         self.rows = grid.rows(needed, workers, few=few)
         self.weights = grid.weights[self.rows]
-        self.sums = grid.sums[self.rows, :, : workers + 1]
-        self.steps = grid.steps[self.rows, :, :workers]
         self.least = grid.least
         self.paces = paces
+
+    @cached_property
+    def sums(self) -> Array:
+        """Best sums of the rows; shape (rows, places, workers + 1)."""
+        return self.grid.sums[self.rows, :, : self.exchange_pattern.workers + 1]
+
+    @cached_property
+    def steps(self) -> Array:
+        """What each further machine adds to them; shape (rows, places, workers)."""
+        return self.grid.steps[self.rows, :, : self.exchange_pattern.workers]
 
     @cached_property
     def _paced_sums(self) -> PacedSums:
@@ -124,6 +132,7 @@ class Children:
         self.bound, self.node, self.exchange_pattern = bound, node, bound.exchange_pattern
         self.used, self.open = len(node.regions) + 1, node.open
         self.missing = [place for place in bound.least if place not in node.regions]
+        self._kept: tuple[Array, Array, Array] | None = None
         self._drop_regions()
 
     def _drop_regions(self) -> None:
@@ -167,22 +176,31 @@ class Children:
         """Work out the best sums of each open region, of its further machines one by one, and of
         the placed regions if it comes next.
         """
-        bound, node, places = self.bound, self.node, self.places
+        bound, places = self.bound, self.places
         if bound.paces is None:
             self.sums = bound.sums[:, places, : len(self.counts) + 1]
             self.units = bound.steps[:, places, : len(self.counts)]
-            self.base = np.broadcast_to(node.base[:, None], self.sums.shape[:2])
+            self.base = np.broadcast_to(self.node.base[:, None], self.sums.shape[:2])
             return
-        speed = bound.paces.speed(node.regions, places)
-        shares, own_shares = bound.paces.shares(speed, node.regions, places)
-        self.sums = bound.paced(speed, places, shares, np.arange(len(self.counts) + 1))
-        with np.errstate(invalid="ignore"):
-            units = np.diff(self.sums, axis=2)
-        self.units = np.where(np.isfinite(units), units, -np.inf)
-        self.base = np.zeros(self.sums.shape[:2])
-        for own, count, each in zip(node.regions, node.counts, own_shares, strict=True):
-            alike = np.full(len(places), own)
-            self.base += bound.paced(speed, alike, each, np.array([count]))[:, :, 0]
+        # With fewer regions left each waits longer: what holds for all holds for these.
+        at = np.searchsorted(np.flatnonzero(self.node.open), places)
+        self.sums, self.units, self.base = (each[:, at] for each in self._paced(bound.paces))
+
+    def _paced(self, paces: Paces) -> tuple[Array, Array, Array]:
+        """Return sums, further machines and placed regions where these wait for their sends."""
+        if self._kept is None:
+            bound, node, places = self.bound, self.node, np.flatnonzero(self.node.open)
+            speed = paces.speed(node.regions, places)
+            shares, own_shares = paces.shares(speed, node.regions, places)
+            sums = bound.paced(speed, places, shares, np.arange(len(self.counts) + 1))
+            with np.errstate(invalid="ignore"):
+                units = np.diff(sums, axis=2)
+            base = np.zeros(sums.shape[:2])
+            for own, count, each in zip(node.regions, node.counts, own_shares, strict=True):
+                alike = np.full(len(places), own)
+                base += bound.paced(speed, alike, each, np.array([count]))[:, :, 0]
+            self._kept = sums, np.where(np.isfinite(units), units, -np.inf), base
+        return self._kept
 
     def _rank_pairs(self) -> None:
         """Order the partners of each open region by price and by distance."""

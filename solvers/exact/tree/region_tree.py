@@ -124,7 +124,7 @@ class RegionTree:
             wan=max(
                 node.wan, float(node.far[place]), 0.0 if self.exchange_pattern.by_region else load
             ),
-            base=node.base + self.bound.sums[:, place, count],
+            base=node.base if self.paces else node.base + self.bound.sums[:, place, count],
             open=open_,
             far=np.maximum(node.far, wan),
             ways_s=self._ways_s(node, place),
