@@ -34,6 +34,7 @@ market, target, modes = (
     importlib.import_module(f"placer.solvers.{name}")
     for name in ("_market.market", "_target", "_mode")
 )
+Array = np.ndarray[Any, Any]
 DRAWS = 150
 
 
@@ -196,6 +197,46 @@ def test_partners_are_the_cheapest_that_a_head_can_have() -> None:
             judged += bool(costs)
             assert bounds[region] == pytest.approx(min(costs, default=np.inf)) or not leaders
     assert judged >= DRAWS
+
+
+def through_a_hub(
+    usd: Array, seconds: Array, chosen: tuple[int, ...], hubs: Array
+) -> tuple[float, float]:
+    """Return egress and seconds of a round through the best hub for each."""
+    at, able = list(chosen), [hub for hub in chosen if hubs[hub]]
+    paid = [float(usd[at, hub].sum()) for hub in able]
+    lasts = [float(seconds[:, at, hub].max(axis=1).sum()) for hub in able]
+    return min(paid, default=math.inf), min(lasts, default=math.inf)
+
+
+def test_ways_to_a_hub_are_those_of_the_best_one() -> None:
+    """Of drawn regions with some placed, one that joins and others to come, no set costs less or
+    takes less than the bound of the one that joins; with none to come they are equal.
+    """
+    draw, judged = np.random.default_rng(3), Counter({False: 0, True: 0})
+    for _ in range(DRAWS):
+        places, regions = int(draw.integers(3, 6)), int(draw.integers(2, 4))
+        usd, *ways = draw.choice([0.0, *draw.random(5)], size=(3, places, places))
+        for each in (usd, *ways):
+            np.fill_diagonal(each, 0.0)
+        hubs, seconds = draw.random(places) < 0.7, np.stack(ways)
+        bounds = exchange_pattern.HubWays(usd, seconds, np.arange(places), hubs)
+        exact = {
+            chosen: through_a_hub(usd, seconds, chosen, hubs)
+            for chosen in combinations(range(places), regions)
+        }
+        placed = draw.permutation(places)[: int(draw.integers(0, regions))]
+        joining = np.setdiff1d(np.arange(places), placed)
+        left = regions - len(placed) - 1
+        known = usd[placed].sum(axis=0), seconds[:, placed].max(axis=1, initial=0.0)
+        least = bounds.least(joining, placed, *known, left)
+        for at, place in enumerate(joining.tolist()):
+            rows = [row for chosen, row in exact.items() if {*placed, place} <= {*chosen}]
+            for own, best in zip(least, np.array(rows).min(axis=0), strict=True):
+                assert own[at] <= best * (1 + 1e-12)
+                assert left or own[at] == pytest.approx(best)
+                judged[left > 0] += bool(np.isfinite(best))
+    assert min(judged.values()) >= DRAWS, judged
 
 
 def best_of_mixes(

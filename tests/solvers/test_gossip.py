@@ -4,8 +4,10 @@ import importlib
 import math
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import instances
@@ -22,6 +24,7 @@ gossip_search, targets, markets, modes = (
     importlib.import_module(f"placer.solvers.{name}")
     for name in ("exact.gossip_search", "_target", "_market.market", "_mode")
 )
+paces = importlib.import_module("placer.solvers.exact.gossip.paces")
 exhaustive = importlib.import_module("placer.solvers.exhaustive")
 GENERATORS = (
     instances.random_problem,
@@ -30,6 +33,7 @@ GENERATORS = (
     instances.island_problem,
     instances.reading_problem,
 )
+DRAWS = 150
 MOST = 300
 """Combinations of counts, at most: a test is short."""
 
@@ -118,3 +122,63 @@ def test_the_search_finds_what_enumeration_finds(objective: str) -> None:
         if judged >= 4:
             break
     assert judged >= 2
+
+
+def test_no_region_does_more_than_its_bound_says() -> None:
+    """Drawn regions whose sends and averages are known: what they do together is what is asked for
+    at least. Whichever of them are placed, whichever comes next, none does a larger share of its
+    speed than the bound says, and all of them no less speed; with all known, no larger than the
+    bound of a leaf.
+    """
+    draw, near = np.random.default_rng(5), 0
+    for _ in range(DRAWS):
+        places, regions = int(draw.integers(3, 7)), int(draw.integers(2, 4))
+        used, counts = draw.permutation(places)[:regions], draw.integers(1, 4, regions)
+        sends = draw.choice([0.1, 0.5, 1.0, 2.0, 4.0], size=(places, places))
+        averages = np.cumsum(draw.random((places, 4)) * 0.2, axis=1)
+        speeds = draw.random(regions) + 0.2
+        own = averages[used, counts]
+        mine = sends[np.ix_(used, used)]
+        longer = np.maximum(1 + speeds.sum() * own[:, None], speeds.sum() * mine)
+        true = (regions - 1) / longer.sum(axis=1, where=~np.eye(regions, dtype=bool))
+        needed, least = float(true @ speeds), 0.9 * float(speeds.sum())
+        bound = paces.Paces(needed, least, sends, averages, np.arange(places), regions)
+        known = int(draw.integers(0, regions))
+        placed, joining = used[:known].tolist(), np.setdiff1d(np.arange(places), used[:known])
+        speed = bound.speed(placed, joining)
+        assert speed <= speeds.sum() * (1 + 1e-12)
+        shares, of_placed = bound.shares(speed, placed, joining)
+        for k in range(known, regions):
+            at = int(np.flatnonzero(joining == used[k])[0])
+            left = bound.averaging(speed, used[k : k + 1], counts[k : k + 1])[0, 0]
+            assert min(shares[at], left) >= true[k] * (1 - 1e-12)
+            for own_share, share in zip(of_placed, true[:known], strict=True):
+                assert own_share[at] >= share * (1 - 1e-12)
+        of_leaf = paces.shares_of(needed, least, mine, own)
+        assert (of_leaf >= true * (1 - 1e-12)).all()
+        near += float(of_leaf @ speeds) <= 1.1 * needed  # of a tenth less speed
+    assert near >= DRAWS / 2
+
+
+def test_machines_at_a_share_of_their_speed_are_worth_no_more_than_chords_say() -> None:
+    """Against the best machines of drawn ones at each price: never below, and above by a quarter of
+    what the dearest gains at most between two prices 20 % apart: where two machines change places
+    in the middle of a chord.
+    """
+    draw = np.random.default_rng(6)
+    prices = np.geomspace(0.1, 10, 26)
+    weights = np.array([(1.0, 0.0), (0.0, 1.0), *((1.0, price) for price in prices)])
+    for _ in range(DRAWS):
+        speed, usd = draw.random((2, 3, 4)) + 0.1  # four machines in each of three places
+        worth = weights[:, :1, None] * speed - weights[:, 1:, None] * usd
+        sums = worth.max(axis=2)[:, :, None] * np.arange(4)
+        grid = SimpleNamespace(sums=sums, weights=weights)
+        rows = np.sort(draw.permutation(len(weights))[:8])
+        shares, counts = draw.random(3) * 0.8 + 0.2, np.array([1, 3])
+        got = paces.PacedSums(grid, rows).at(np.arange(3), shares, counts)
+        paced = weights[rows, :1, None] * (shares[:, None] * speed) - weights[rows, 1:, None] * usd
+        exact = paced.max(axis=2)[:, :, None] * counts
+        assert (got >= exact - 1e-12).all()
+        within = weights[rows, 1, None] / shares < prices[-1]
+        most = 0.21 / 4 * weights[rows, 1, None, None] * usd.max() * counts
+        assert ((got - exact) <= most + 1e-12)[within].all()
