@@ -27,8 +27,6 @@ TIGHT = 5
 FINE, ROUNDS = 8, 2
 """Prices of a dollar that are tried between the neighbours of the tightest one, and how often."""
 SHARES = np.arange(1, FINE + 1) / (FINE + 1)
-BEAM = 500
-"""Choices that a first pass keeps at most, to find a good placement soon."""
 JOINED = 500_000
 """Pairs of choices of two regions that are looked at together, where memory allows."""
 KEPT = 500_000
@@ -117,8 +115,7 @@ class Fronts:
             for place, own in zip(bound.node.used, hosts, strict=True)
         ]
         self.periods, self.paces = self._paces()
-        self.most: int | None = None
-        self.whole, self.thinned = True, False
+        self.thinned = False
         self._choose_rows()
 
     def _paces(self) -> tuple[int, list[Indices]]:
@@ -208,17 +205,6 @@ class Fronts:
         # These hosts are too few for the split, or its bound says that it cannot improve.
         if self.hopeless or not np.all(self.open(NOTHING, self.total[:, None])):
             return
-        self.most, self.whole = BEAM, True
-        yield from self._found()
-        if not self.whole:
-            # What the first pass has found makes the lists of the second one short.
-            self.most, self.thinned = None, False
-            self._choose_rows()
-            if not self.hopeless and np.all(self.open(NOTHING, self.total[:, None])):
-                yield from self._found()
-
-    def _found(self) -> Tree:
-        """Yield the choices of all regions together, in order of promise."""
         whole, trail = NOTHING, []
         for k in range(self.split.shape[1]):
             region = RegionFront(self, k)
@@ -239,7 +225,7 @@ class Fronts:
                 yield self._groups(trail, int(at))
                 # The groups are one of those that a thinned choice stands for. If they do not rule
                 # out the others, nothing is proved here.
-                if self.thinned and (self.most is None or self.whole):
+                if self.thinned:
                     needed = self.bound.thresholds(self.split)
                     self.bound.target.skipped |= bool(margin(reached[:, None], needed)[0] >= 0)
 
@@ -273,7 +259,7 @@ class Fronts:
             if held > 2 * KEPT:
                 parts = [self.fitted(self.best(States.all_of(parts)))]
                 held = len(parts[0].speed)
-        return self.promising(self.fitted(self.best(States.all_of(parts))), later[:, None])
+        return self.fitted(self.best(States.all_of(parts)))
 
     def fitted(self, states: States) -> States:
         """Thin the states where they are more than memory allows: runs of neighbours that hold as
@@ -302,17 +288,6 @@ class Fronts:
         speed = np.maximum.reduceat(states.speed[order], starts)
         cheapest = np.minimum.reduceat(key[order], starts)
         return replace(states.at(last), speed=speed, usd=cheapest - self.usd_per_speed * speed)
-
-    def promising(self, states: States, ahead: Array) -> States:
-        """Keep the states that reach most in the tightest row, as many as this pass keeps."""
-        if self.most is None or len(states.speed) <= self.most:
-            return states
-        self.whole = False
-        row = int(np.argmin(self.spare))
-        reached = (
-            self.weights[row, 0] * states.speed - self.weights[row, 1] * states.usd + ahead[row]
-        )
-        return states.at(np.sort(np.argpartition(-reached, self.most)[: self.most]))
 
     def open(self, states: States, ahead: Array) -> np.ndarray:
         """Return which states may reach every threshold with what lies ahead."""
@@ -464,8 +439,7 @@ class RegionFront:
         kept = self.fronts.best(
             replace(states, devices=np.where(devices <= stage.quota, 0, states.devices))
         )
-        kept = self.fronts.fitted(kept)
-        return self.fronts.promising(kept, stage.later[:, self.count - kept.machines])
+        return self.fronts.fitted(kept)
 
     def machines(self, state: int) -> list[tuple[int, int]]:
         """List the pools and counts of a complete choice."""
