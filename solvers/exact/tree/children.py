@@ -431,3 +431,54 @@ class Children:
             self._prepare()
             self.margins = self._margins(np.minimum(self.counts, self.node.left - self.counts))
         return bool(self.margins[np.searchsorted(self.places, place), count - 1] >= 0)
+
+    def own_bound_allows(self, place: int, count: int) -> bool:
+        """Return whether a child's own bound, exact in pairs and links, stays open."""
+        bound, node, exchange_pattern = self.bound, self.node, self.exchange_pattern
+        left = node.left - count
+        if left == 0:
+            return True
+        bound.target.tick()
+        leaders = int(exchange_pattern.leaders(np.array(count)))
+        leaders_left = int(exchange_pattern.leaders_left(np.array(left), self.used))
+        toward = self.toward + leaders * bound.relaxation.pair_usd[place, self.places]
+        pairs = self._toward_all(toward, max(0, leaders_left - leaders), leaders)
+        # Now the region and its count are known, so its pairs and links are exact for this child.
+        able = (self.places != place) & np.isfinite(pairs)
+        further = int(exchange_pattern.regions_left(np.array(left), np.array(count), self.used))
+        if able.sum() < further:
+            return False
+        own = int(np.searchsorted(self.places, place))
+        rest = self._best(
+            pairs, able, count, np.array([left]), [at for at in self.must if at != own]
+        )[:, 0]
+        if exchange_pattern.hub is None:
+            usd = leaders * float(self.toward[own]) + leaders_left * float(pairs[able].min())
+            egress = exchange_pattern.pair_bytes * (node.pairs_usd + usd)
+            between = exchange_pattern.wan_s(self._child_wan(own, count, able, further))
+        else:
+            egress, between = float(self.hub_usd[own]), float(self.hub_s[own])
+        seconds = max(node.own_s, float(exchange_pattern.own_s[place, count])) + between
+        needed = bound.needed(
+            bound.weights, np.full(1, seconds), np.full(1, egress + exchange_pattern.home_usd)
+        )
+        return bool(
+            margin((self.base[:, own] + self.sums[:, own, count] + rest)[:, None], needed)[0] >= 0
+        )
+
+    def _child_wan(self, own: int, count: int, able: Array, further: int) -> float:
+        """Return the slowest link of a child at least, in seconds per pair byte."""
+        node, exchange_pattern, place = self.node, self.exchange_pattern, self.places[own]
+        relaxation = self.bound.relaxation
+        far = np.maximum(node.far[self.places], relaxation.wan_matrix[place, self.places])
+        if further > 1:  # each of the rest is near the others too
+            far = np.maximum(far, self.apart[:, further - 2])
+        far = far[able]
+        wan = max(
+            node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1])
+        )
+        if not exchange_pattern.by_region:
+            each, workers = relaxation.machine_wan, exchange_pattern.workers
+            sent = (workers - node.left + count) * float(each[self.places[able]].min())
+            wan = max(wan, sent, (workers - count) * float(each[place]))
+        return wan

@@ -95,7 +95,9 @@ class RegionTree:
             yield None
         children = Children(self.bound, node)
         for place, count in children.promising():
-            if children.still_open(place, count):
+            # Two tests, the cheaper one first: the incumbent may have improved since the list was
+            # made.
+            if children.still_open(place, count) and children.own_bound_allows(place, count):
                 child = self._child(node, place, count, children.open)
                 if child.left:
                     yield from self._grow(child)
