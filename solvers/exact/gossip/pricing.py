@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._market.arrays import Array, Indices, Rows
+from ..._market.arrays import Array, Indices, Mask, Rows
 from .site_groups import SiteGroups
 
 SHRINKS = (1.0, 0.45, 0.2, 0.09, 0.04, 0.018)
@@ -30,6 +30,8 @@ class Cases(Rows, frozen=True, kw_only=True):
     site group pays besides its machines at least; shape (cases, site groups). ``most_speed``,
     ``most_usd``: of all site groups together; ``fewest``, ``most``: regions; shape (cases,).
     ``most_usd_per_speed``: of what counts.
+    ``first``: a place that has workers, by position among the places, and ``open``: the others that
+    may have some; shapes (cases,) and (cases, places). None: any places.
     """
 
     weight: Array
@@ -39,6 +41,8 @@ class Cases(Rows, frozen=True, kw_only=True):
     most_usd_per_speed: float
     fewest: Indices
     most: Indices
+    first: Indices | None = None
+    open: Mask | None = None
 
 
 class Prices(Rows, frozen=True, kw_only=True):
@@ -67,8 +71,8 @@ class Pricing:
         self.site_groups, self.check = site_groups, check
         self.starts = np.flatnonzero(np.diff(site_groups.place, prepend=-1))
 
-    def bounds(self, cases: Cases, needed: float) -> Array:
-        """Return weighted speeds, refined while above ``needed``; shape (cases,)."""
+    def bounds(self, cases: Cases, needed: float) -> tuple[Array, Array, Array]:
+        """Return weighted speeds, refined while above ``needed``, and both prices there."""
         count = len(cases.fewest)
         reached: Array = cases.most_speed * cases.weight.max(axis=1, initial=0.0)
         alive = np.flatnonzero(reached >= needed)
@@ -92,7 +96,22 @@ class Pricing:
                 middle[alive], speed[alive] = dollar, own
             first = False
             alive = alive[reached[alive] >= needed]
-        return reached
+        return reached, middle, speed
+
+    def near(self, cases: Cases, dollar: Array, speed: Array, needed: float) -> Mask:
+        """Return which cases stay open at some prices and around them; shape (cases,)."""
+        reached = self.reached(cases, Prices(dollar=dollar[:, None], speed=speed[:, None]))[:, 0]
+        most = np.maximum(cases.weight.max(axis=1, initial=0.0), 1e-9)
+        for shrink in SHRINKS[1:4]:
+            alive = np.flatnonzero(reached >= needed)
+            if not len(alive):
+                break
+            prices = _near(dollar[alive], speed[alive], shrink, most[alive])
+            least, *own = self._least(cases.at(alive), prices)
+            better = alive[least < reached[alive]]
+            dollar[better], speed[better] = (each[least < reached[alive]] for each in own)
+            reached[alive] = np.minimum(least, reached[alive])
+        return reached >= needed
 
     def _least(self, cases: Cases, prices: Prices) -> tuple[Array, Array, Array]:
         """Return the least bound of each case over its prices, and where it is."""
@@ -124,13 +143,23 @@ class Pricing:
         worth = self.worth(cases, prices)
         fewest, most = cases.fewest, np.minimum(cases.most, worth.shape[2])
         reached: Array = prices.speed * cases.most_speed[:, None]
+        if cases.first is not None and cases.open is not None:
+            reached = reached + worth[np.arange(len(worth)), :, cases.first]
+            worth = np.where(cases.open[:, None, :], worth, -np.inf)
+            fewest, most = fewest - 1, most - 1
         reached = reached + _top(-np.sort(-worth, axis=2), fewest, most)
-        # Dollars are limited by the hour, and by what counts: with x of it, x <= reached + price x.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            free = 1 - prices.dollar * cases.most_usd_per_speed
-            by_speed = np.where(free > 0, reached / free, np.inf)
-            by_hour = np.where(prices.dollar > 0, prices.dollar * cases.most_usd, 0.0)
-        return np.minimum(reached + by_hour, by_speed)
+        return within(reached, prices.dollar, cases)
+
+
+def within(reached: Array, dollar: Array | float, cases: Cases) -> Array:
+    """Add what limits allow of dollars at a price: by the hour, and by what counts, where with x of
+    it x <= reached + price x.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        free = 1 - dollar * cases.most_usd_per_speed
+        by_speed = np.where(free > 0, reached / free, np.inf)
+        by_hour = np.where(np.asarray(dollar) > 0, dollar * cases.most_usd, 0.0)
+    return np.minimum(reached + by_hour, by_speed)
 
 
 def _top(ranked: Array, fewest: Indices, most: Indices) -> Array:

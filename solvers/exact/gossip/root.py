@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.limits import TOLERANCE
+from placer.records import replace
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
@@ -16,7 +17,7 @@ from ..._target import Target
 from ..bounds.exchange_pattern import Partners
 from ..bounds.relaxation import Relaxation
 from ..search import Ranges
-from .pricing import Cases, Pricing
+from .pricing import Cases, Prices, Pricing, within
 from .site_groups import Sends, SiteGroups, site_groups_of
 
 SLICE = 1.15
@@ -25,6 +26,8 @@ STRIDE = 7
 """Every so many slices are bounded together where one that is open is enough."""
 SPLITS = 3
 """Times that a slice which is open is halved in speeds and regions before it stays open."""
+AT_ONCE = 32
+"""First regions of a slice that are bounded together."""
 REGIONS = (2, 3, 4, 5, 7, 9, 12, 16, 21, 28, 38, 51, 68, 91, 121, 161)
 """Fewest regions of the intervals that are bounded together."""
 
@@ -163,16 +166,73 @@ class GossipRoot:
         if not slices:
             return False
         cases = self._cases(slices)
-        reached = self.pricing.bounds(cases, self._needed)
+        reached, dollar, speed = self.pricing.bounds(cases, self._needed)
         left = np.flatnonzero(reached >= self._needed)
         order = left[np.argsort(-reached[left], kind="stable")]
-        return any(splits == 0 or self._open(slices[k].halves, splits - 1) for k in order.tolist())
+        for k in order.tolist():
+            if not self._first_open(slices[k], cases.at(slice(k, k + 1)), dollar[k], speed[k]):
+                continue
+            if splits == 0 or self._open(slices[k].halves, splits - 1):
+                return True
+        return False
+
+    def _first_open(self, own: Slice, case: Cases, dollar: float, speed: float) -> bool:
+        """Return whether a slice stays open where one of its regions is known.
+
+        ``case``: the slice. ``dollar``, ``speed``: prices at which its bound is tight. Every
+        placement has a region that comes first in the order of worth. With it known, each other
+        region sends to it, however far away it is, and none that comes before has workers.
+        """
+        pricing, (_, most) = self.pricing, own.regions
+        prices = Prices(dollar=np.array([[dollar]]), speed=np.array([[speed]]))
+        worth = pricing.worth(case, prices)[0, 0]
+        order = np.argsort(-worth, kind="stable")
+        rank, ranked = np.argsort(order), worth[order]
+        sums = np.concatenate([[0.0], np.cumsum(np.maximum(ranked, 0.0))])
+        ends = np.minimum(np.arange(len(order)) + most, len(order))
+        # At these prices, with as many of the best that come later as there may be.
+        reached = speed * case.most_speed[0] + ranked + sums[ends] - sums[1:]
+        reached = within(reached, dollar, case)
+        firsts, step = np.flatnonzero(reached >= self._needed), 1
+        while len(firsts):  # the best alone: mostly it leaves the slice open
+            some, firsts, step = firsts[:step], firsts[step:], AT_ONCE
+            each = case.at(np.zeros(len(some), dtype=np.intp))
+            weight = self._weights_with(order[some], own, _inverse(case.weight[0]))
+            each = replace(each, weight=weight, first=order[some], open=rank > some[:, None])
+            every = np.ones(len(some))
+            if pricing.near(each, dollar * every, speed * every, self._needed).any():
+                return True
+        return False
+
+    def _weights_with(self, firsts: Indices, own: Slice, nearest: Array) -> Array:
+        """Return `weights` where each of some places is known to have workers, by position among
+        the places of the site groups; shape (firsts, site groups).
+
+        ``nearest``: mean of the sends to the nearest of the fewest regions. Of R - 1 sends of
+        another region one goes to the known one, the others are no shorter than to the nearest
+        R - 2 of the fewest: their mean lies between those of the fewest and of the most R.
+        """
+        site_groups, (fewest, most) = self.site_groups, own.regions
+        scale = own.speeds[0] / float(self.mode.samples)
+        here = 1 + site_groups.averaging_s * scale * self.mode.local_steps
+        places = site_groups.place[self.pricing.starts][firsts]
+        sent = np.maximum(here, scale * self.sends.seconds[np.ix_(site_groups.place, places)].T)
+        rest: Array | float = 0.0
+        if fewest > 2:
+            others = np.array([fewest - 2])
+            rest = (fewest - 2) * _inverse(self.weights(np.array([own.speeds[0]]), others)[0])
+        least = (sent + rest) / (fewest - 1)
+        if most > fewest > 2:
+            longer = rest * ((most - 2) / (fewest - 2))
+            least = np.minimum(least, (sent + longer) / (most - 1))
+        mine = site_groups.place == places[:, None]
+        return 1 / np.where(mine, nearest, least)
 
     def reached(self, slices: list[Slice]) -> Array:
         """Return what no improvement in a slice exceeds; shape (slices,)."""
         if not slices:
             return np.zeros(0)
-        built: Array = self.pricing.bounds(self._cases(slices), self._needed)
+        built: Array = self.pricing.bounds(self._cases(slices), self._needed)[0]
         return built / self.mode.multiplier
 
     def _cases(self, slices: list[Slice]) -> Cases:
@@ -206,3 +266,10 @@ class GossipRoot:
         site_groups = self.site_groups
         home = (site_groups.machines - 1) * self.sends.home_usd[site_groups.place]
         return rounds * (self.cheap.means(partners)[:, site_groups.place] + home)
+
+
+def _inverse(weight: Array) -> Array:
+    """Return 1 / weight, infinite for none; of its shape."""
+    with np.errstate(divide="ignore"):
+        built: Array = 1 / weight
+    return built
