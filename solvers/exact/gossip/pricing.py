@@ -158,8 +158,9 @@ def within(reached: Array, dollar: Array | float, cases: Cases) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         free = 1 - dollar * cases.most_usd_per_speed
         by_speed = np.where(free > 0, reached / free, np.inf)
-        by_hour = np.where(np.asarray(dollar) > 0, dollar * cases.most_usd, 0.0)
-    return np.minimum(reached + by_hour, by_speed)
+        usd = np.where(np.asarray(dollar) > 0, dollar * cases.most_usd, 0.0)
+        by_hour = np.where(usd < np.inf, reached + usd, np.inf)
+    return np.minimum(by_hour, by_speed)
 
 
 def _top(ranked: Array, fewest: Indices, most: Indices) -> Array:
