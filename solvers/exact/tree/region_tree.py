@@ -12,9 +12,10 @@ from ..._market.grid import Grid
 from ..bounds.exchange_pattern import ExchangePattern
 from ..bounds.relaxation import Node, Relaxation
 from ..gossip.paces import Paces
-from .children import Children, Placed, TreeBound
+from .children import Children, Placed
 from .leaf import Leaf
 from .leaf_bound import Tree
+from .tree_bound import TreeBound
 
 PAUSE = 50
 """Nodes after which other trees may have their turn."""
