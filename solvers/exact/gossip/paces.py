@@ -22,7 +22,7 @@ class Paces:
     the samples of a round. ``sends``: seconds of a send, row to column; shape (places, places).
     ``averages``: seconds that the averages of a region add to a round, by place and number of
     machines. ``places`` may be used. A round of a region lasts as long as its calculation and
-    averages, or its send where that is longer, in the mean over its partners.
+    averages, or its send where that is longer: the mean over its partners.
     """
 
     def __init__(
