@@ -515,8 +515,8 @@ def search_of(mode: Mode) -> Callable[[Market, Target, Mode], Search]:
 
 def _openness(target: Target, searches: Sequence[Search]) -> Callable[[Search], bool]:
     """Return what tells whether a search may improve: all local steps of a strategy are asked about
-    at once before, with exchanges as rare as the rarest and as few samples as the fewest, which
-    bounds each of them.
+    at once before, with exchanges as rare as the rarest and as few samples as the fewest. That
+    bounds each of them, unless samples are paid for: what exchanges more often reads fewer.
     """
     every: dict[str, list[Search]] = {}
     for search in searches:
@@ -530,7 +530,8 @@ def _openness(target: Target, searches: Sequence[Search]) -> Callable[[Search], 
             rarest = max(alike, key=lambda one: one.mode.local_steps)
             mode = Mode(rarest.mode.problem, name, rarest.mode.local_steps)
             mode.__dict__["multiplier"] = min(one.mode.multiplier for one in alike)
-            widest = search_of(mode)(rarest.market, target, mode) if alike[1:] else None
+            bounds = len(alike) > 1 and not any(rarest.market.data_usd)
+            widest = search_of(mode)(rarest.market, target, mode) if bounds else None
             known[name] = widest is None or widest.may_improve()
         return known[name] and search.may_improve()
 

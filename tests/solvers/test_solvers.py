@@ -97,11 +97,13 @@ def test_contract(solver: str, seed: int) -> None:
     [
         *((wide_problem, seed) for seed in (422, 717, 763, 764, 2588, 2629)),
         (random_problem, 1240261),
+        (reading_problem, 1295007),
     ],
 )
 def test_cases_that_once_went_wrong(drawn: Callable[[int], Problem], seed: int) -> None:
     """Limited twins of an offer, hosts whose averaging times cross, prices per sample beside a
-    budget, a slow host whose long rounds read less data.
+    budget, a slow host whose long rounds read less data, local steps whose rare exchanges read more
+    than a budget pays for.
     """
     problem = drawn(seed)
     oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
