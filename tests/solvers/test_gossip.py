@@ -134,7 +134,7 @@ def test_no_region_does_more_than_its_bound_says() -> None:
     for _ in range(DRAWS):
         places, regions = int(draw.integers(3, 7)), int(draw.integers(2, 4))
         used, counts = draw.permutation(places)[:regions], draw.integers(1, 4, regions)
-        sends = draw.choice([0.1, 0.5, 1.0, 2.0, 4.0], size=(places, places))
+        sends = draw.choice([0.1, 0.5, 1.0, 2.0, 4.0, np.inf], size=(places, places))
         averages = np.cumsum(draw.random((places, 4)) * 0.2, axis=1)
         speeds = draw.random(regions) + 0.2
         own = averages[used, counts]

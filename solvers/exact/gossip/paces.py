@@ -11,6 +11,8 @@ import numpy as np
 from ..._market.arrays import Array, Indices
 from ..._market.grid import Grid
 
+TINY = 1e-9
+"""Share that regions do which never reach their partners, rather than none."""
 PASSES = 3
 """Times that the speed of all machines is raised to what their shares ask for."""
 
@@ -53,6 +55,8 @@ class Paces:
             if placed:  # each of them has one more partner to come
                 own = (known + rest[:, : others + 1].sum(axis=1))[list(placed)]
                 shortest = min(shortest, own.min())
+            if shortest == np.inf:  # none of them ever reaches its partners
+                break
             speed = max(speed, self.needed * float(shortest) / self.partners)
         return speed
 
@@ -91,7 +95,7 @@ def shares_of(needed: float, least: float, sends: Array, averages: Array) -> Arr
     for _ in range(PASSES):
         longer = np.maximum(1 + speed * averages[:, None], speed * sends)
         shares: Array = (len(sends) - 1) / longer.sum(axis=1, where=others)
-        speed = max(speed, needed / float(shares.max()))
+        speed = max(speed, needed / max(float(shares.max()), TINY))
     return shares
 
 
@@ -116,6 +120,7 @@ class PacedSums:
         """Return the best sums of numbers of machines in places, which do ``shares`` of their
         speed; shape (rows, places, counts).
         """
+        shares = np.maximum(shares, TINY)
         built: Array = self.sums[self.rows[:, None, None], places[:, None], counts]
         built[self.plain] *= shares[:, None]
         wanted = self.prices[self.rows[self.priced] - self.first][:, None] / shares
