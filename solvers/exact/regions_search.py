@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -22,11 +23,13 @@ from .._target import Target
 from .bounds.exchange_pattern import ExchangePattern
 from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
-from .gossip.paces import Paces
 from .search import Ranges
 from .tree.leaf import Leaf
 from .tree.leaf_bound import RegionLeafBound, Tree, interleave
 from .tree.region_tree import RegionTree
+
+if TYPE_CHECKING:
+    from .gossip.paces import Paces
 
 
 class LeastRounds(Struct, frozen=True, dict=True):

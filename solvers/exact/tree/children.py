@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from msgspec import Struct
 
@@ -10,8 +12,10 @@ from placer.units import SECONDS_PER_HOUR
 from ..._market.arrays import Array, Indices
 from ..bounds.exchange_pattern import HubWays, Partners
 from ..bounds.relaxation import margin
-from ..gossip.paces import Paces
 from .tree_bound import TreeBound
+
+if TYPE_CHECKING:
+    from ..gossip.paces import Paces
 
 ROUNDS = 3
 """How often regions are left out and the bounds of the others worked out again."""

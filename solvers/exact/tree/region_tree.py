@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +12,13 @@ from ..._market.arrays import Array
 from ..._market.grid import Grid
 from ..bounds.exchange_pattern import ExchangePattern
 from ..bounds.relaxation import Node, Relaxation
-from ..gossip.paces import Paces
 from .children import Children, Placed
 from .leaf import Leaf
 from .leaf_bound import Tree
 from .tree_bound import TreeBound
+
+if TYPE_CHECKING:
+    from ..gossip.paces import Paces
 
 PAUSE = 50
 """Nodes after which other trees may have their turn."""

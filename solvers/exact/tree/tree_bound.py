@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from ..._market.arrays import Array, Indices
 from ..._market.grid import Grid
 from ..bounds.exchange_pattern import ExchangePattern
 from ..bounds.relaxation import Relaxation
-from ..gossip.paces import PacedSums, Paces
+
+if TYPE_CHECKING:
+    from ..gossip.paces import PacedSums, Paces
 
 GROUPS = np.array([0, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513])
 """First numbers of machines of groups that are priced together where regions wait."""
@@ -60,6 +63,8 @@ class TreeBound:
 
     @cached_property
     def _paced_sums(self) -> PacedSums:
+        from ..gossip.paces import PacedSums  # few questions have regions that wait
+
         return PacedSums(self.grid, self.rows)
 
     def paced(self, speed: float, places: Indices, shares: Array, counts: Indices) -> Array:
