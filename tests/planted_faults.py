@@ -37,7 +37,7 @@ NO_TESTS, LATE = 5, -1
 MOST_MODULES = 4
 SCREENS, DOCUMENTS = "cli/test_frozen_screens.py", "documents/test_frozen_documents.py"
 CONTRACTS = {
-    "solvers": ["solvers/test_against_enumeration.py"],
+    "solvers": ["solvers/test_against_enumeration.py", "solvers/test_frozen.py"],
     "placer/advice": ["advice/test_every_verb.py", DOCUMENTS, SCREENS],
     "placer/cli": [DOCUMENTS, SCREENS],
     "placer/cost_model": ["documents/test_certificate.py", DOCUMENTS, SCREENS],

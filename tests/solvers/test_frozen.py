@@ -2,10 +2,13 @@
 formula and solver are told apart.
 """
 
+import json
 import sys
 
 import pytest
 from certain import certain
+from goldens.__main__ import FROZEN
+from goldens.outputs import asked, question
 
 from conftest import ROOT
 from placer.records import replace
@@ -21,6 +24,8 @@ from markets import Question
 
 QUICK_CPU_S = 0.5
 """Instances that were proved in less are solved again here."""
+LEAST_NODES = 10
+"""Nodes of a question whose bounds are worth watching."""
 EACH = 2
 """Of each kind: of a budget, with or without local steps, one machine or several."""
 
@@ -131,3 +136,24 @@ def test_verdicts() -> None:
         row, optimum=row.optimum * 2, bound=row.bound * 2
     )  # as if the placement had been worth twice as much
     assert frozen.verdict(other, record) == "repriced"
+
+
+NODES = {
+    name: json.loads(path.read_text(encoding="utf-8")).get("solver", {}).get("nodes", 0)
+    for name, words in asked("questions")
+    for path in [FROZEN / f"questions/{name}.json"]
+}
+SEARCHED = {name: words for name, words in asked("questions") if NODES[name] >= LEAST_NODES}
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_searches_take_no_more_nodes_than_frozen(name: str) -> None:
+    """A bound that is looser than it was changes no answer, and shows here: `make goldens
+    NAMES=questions` says what else changed.
+    """
+    assert json.loads(question(SEARCHED[name]))["solver"]["nodes"] <= NODES[name]
+
+
+def test_enough_searches_are_frozen() -> None:
+    """All-reduce, leaders, hubs among regions and around them, and regions at their own pace."""
+    assert len(SEARCHED) >= 11
