@@ -12,6 +12,7 @@ import numpy as np
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import pair_bytes
 from placer.problem.placement import Placement, WorkerGroup
+from placer.problem.workers.pool import groups_of
 from placer.solving import allowance
 
 from .._market.arrays import Array, Indices, Mask
@@ -141,12 +142,29 @@ class ButterflySearch:
         if self.ranges.empty:
             return
         families = self.relaxation.families
+        for family in families if self.fewest_regions <= 1 else ():
+            if len(self._open(family)):
+                self._offer_equal(family)
         for family in families:
             everywhere, alive = self.relaxation.places(family), self._open(family)
             if len(alive) and self.fewest_regions <= 1:
                 yield from self._single_regions(everywhere, alive, family)
             if self.ranges.most_regions > 1:
                 yield from self._several_regions(family)
+
+    def _offer_equal(self, family: Family) -> None:
+        """Offer equal machines of the three most promising pools of each row."""
+        market = self.market
+        node = Node((), self.relaxation.places(family), np.array([]), 0.0)
+        pools = self.relaxation.pools(node, family)
+        ranked = pools[np.argsort(-market.values[:, pools], axis=1, kind="stable")[:, :3]]
+        self.target.check_time()
+        for i in dict.fromkeys(ranked.ravel().tolist()):
+            most, pool = min(int(market.cap[i]), self.most), market.pools[i]
+            speed, usd = float(market.speed[i]) / self.mode.multiplier, pool.usd_per_hour
+            for n in sorted({k for k in (2, 3, 4, 6, 8, most) if self.first <= k <= most}):
+                if self.target.may_beat_best(n * speed, n * usd):  # as if exchanges were free
+                    self._offer(groups_of([pool], [n]))
 
     def _open(self, family: Family) -> Indices:
         """List the worker counts at which some placement of a family may be an improvement."""
