@@ -191,6 +191,7 @@ def test_machines_at_a_share_of_their_speed_are_worth_no_more_than_chords_say() 
     """
     draw = np.random.default_rng(6)
     prices = np.geomspace(0.1, 10, 26)
+    prices = np.sort(np.append(prices, prices[[0, -1]]))  # as in a grid, the ends are there twice
     weights = np.array([(1.0, 0.0), (0.0, 1.0), *((1.0, price) for price in prices)])
     for _ in range(DRAWS):
         speed, usd = draw.random((2, 3, 4)) + 0.1  # four machines in each of three places
@@ -200,6 +201,7 @@ def test_machines_at_a_share_of_their_speed_are_worth_no_more_than_chords_say() 
         grid = SimpleNamespace(sums=sums, weights=weights)
         rows = np.sort(draw.permutation(len(weights))[:8])
         shares, counts = draw.random(3) * 0.8 + 0.2, np.array([1, 3])
+        shares[1] = 1.0
         got = paces.PacedSums(grid, rows).at(np.arange(3), shares, counts)
         paced = weights[rows, :1, None] * (shares[:, None] * speed) - weights[rows, 1:, None] * usd
         exact = paced.max(axis=2)[:, :, None] * counts

@@ -126,7 +126,9 @@ class PacedSums:
         wanted = self.prices[self.rows[self.priced] - self.first][:, None] / shares
         after = np.clip(np.searchsorted(self.prices, wanted), 1, len(self.prices) - 1)
         low, high = self.prices[after - 1], self.prices[after]
-        part = np.clip((wanted - low) / (high - low), 0.0, 1.0)[:, :, None]
+        part = np.ones_like(wanted)  # prices may be equal
+        np.divide(wanted - low, high - low, out=part, where=high > low)
+        part = np.clip(part, 0.0, 1.0)[:, :, None]
         below, above = (
             self.sums[(at + self.first)[:, :, None], places[:, None], counts]
             for at in (after - 1, after)
