@@ -22,7 +22,7 @@ from .._market.required_machines import best_of
 from .._mode import Mode
 from .._target import Target
 from .bounds.exchange_pattern import ExchangePattern
-from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
+from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows, priced
 from .search import Ranges
 from .tree.fronts import TIGHT, units_at
 from .tree.leaf import Leaf
@@ -94,11 +94,6 @@ def _sums(relaxation: Relaxation, place: int, family: Family, weights: Array) ->
     if len(machines) and machines.min() >= relaxation.most:  # the best one each time
         return each.max(axis=1)[:, None] * np.arange(relaxation.most + 1)
     return best_of(each, relaxation.most, machines)
-
-
-def priced(weights: Array) -> Mask:
-    """Return which rows weigh speed against the price alone."""
-    return (weights[:, 0] > 0) & (weights[:, 1] > 0) & ~np.any(weights[:, 2:] > 0, axis=1)
 
 
 def _spare(sums: Array, needed: Array, weights: Array) -> Array:

@@ -572,6 +572,11 @@ def priced_rows(weights: Array, mode: Mode, target: Target) -> Indices:
     return np.flatnonzero(chosen)
 
 
+def priced(weights: Array) -> Mask:
+    """Return which rows weigh speed against the price alone."""
+    return (weights[:, 0] > 0) & (weights[:, 1] > 0) & ~np.any(weights[:, 2:] > 0, axis=1)
+
+
 def near_rows(weights: Array, mode: Mode, target: Target) -> Indices:
     """Choose `priced_rows`; all rows where something else than the price is limited too."""
     return priced_rows(weights, mode, target) if weights.shape[1] == 2 else np.arange(len(weights))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..._market.arrays import Array, Indices
 from ..._market.grid import Grid
+from ..bounds.relaxation import priced
 
 TINY = 1e-9
 """Share that regions do which never reach their partners, rather than none."""
@@ -109,12 +110,9 @@ class PacedSums:
     def __init__(self, grid: Grid, rows: Indices) -> None:
         self.sums, weights = grid.sums, grid.weights
         plain = (weights[:, 0] > 0) & ~np.any(weights[:, 1:] > 0, axis=1)
-        priced = np.flatnonzero(
-            (weights[:, 0] > 0) & (weights[:, 1] > 0) & ~np.any(weights[:, 2:] > 0, axis=1)
-        )
-        self.rows, self.plain = rows, plain[rows]
-        self.first, self.prices = int(priced[0]), weights[priced, 1]
-        self.priced = np.isin(rows, priced)
+        chords = priced(weights)
+        self.rows, self.plain, self.priced = rows, plain[rows], chords[rows]
+        self.first, self.prices = int(chords.argmax()), weights[chords, 1]
 
     def at(self, places: Indices, shares: Array, counts: Indices) -> Array:
         """Return the best sums of numbers of machines in places, which do ``shares`` of their
