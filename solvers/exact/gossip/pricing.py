@@ -148,17 +148,19 @@ class Pricing:
             worth = np.where(cases.open[:, None, :], worth, -np.inf)
             fewest, most = fewest - 1, most - 1
         reached = reached + _top(-np.sort(-worth, axis=2), fewest, most)
-        return within(reached, prices.dollar, cases)
+        return within(reached, prices.dollar, cases.most_usd, cases.most_usd_per_speed)
 
 
-def within(reached: Array, dollar: Array | float, cases: Cases) -> Array:
+def within(
+    reached: Array, dollar: Array | float, most_usd: float, most_usd_per_speed: float
+) -> Array:
     """Add what limits allow of dollars at a price: by the hour, and by what counts, where with x of
     it x <= reached + price x.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        free = 1 - dollar * cases.most_usd_per_speed
+        free = 1 - dollar * most_usd_per_speed
         by_speed = np.where(free > 0, reached / free, np.inf)
-        usd = np.where(np.asarray(dollar) > 0, dollar * cases.most_usd, 0.0)
+        usd = np.where(np.asarray(dollar) > 0, dollar * most_usd, 0.0)
         by_hour = np.where(usd < np.inf, reached + usd, np.inf)
     return np.minimum(by_hour, by_speed)
 

@@ -137,11 +137,7 @@ class GossipRoot:
             np.arange(len(market.places)), market.hosts, self.ranges.most_workers
         )[rows].max(axis=1)
         price = market.weights[rows, 1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            free = 1 - price * self.most_usd_per_speed
-            limits = sums + np.where(price > 0, price * self.most_usd, 0.0)
-            limits = np.minimum(limits, np.where(free > 0, sums / free, np.inf))
-        return float(limits.min())
+        return float(within(sums, price, self.most_usd, self.most_usd_per_speed).min())
 
     @property
     def most_usd(self) -> float:
@@ -192,7 +188,7 @@ class GossipRoot:
         ends = np.minimum(np.arange(len(order)) + most, len(order))
         # At these prices, with as many of the best that come later as there may be.
         reached = speed * case.most_speed[0] + ranked + sums[ends] - sums[1:]
-        reached = within(reached, dollar, case)
+        reached = within(reached, dollar, case.most_usd, case.most_usd_per_speed)
         firsts, step = np.flatnonzero(reached >= self._needed), 1
         while len(firsts):  # the best alone: mostly it leaves the slice open
             some, firsts, step = firsts[:step], firsts[step:], AT_ONCE
