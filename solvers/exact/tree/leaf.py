@@ -31,7 +31,7 @@ class MachineTree:
     """
 
     def __init__(
-        self, bound: LeafBound, split: Indices, sums: list[Array], shares: Array | None = None
+        self, bound: LeafBound, split: Indices, sums: list[Array], shares: Array | None
     ) -> None:
         self.bound, self.split = bound, split
         market, node, needed = bound.market, bound.node, bound.thresholds(split)[:, 0]

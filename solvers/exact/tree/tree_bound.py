@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,9 +75,8 @@ class TreeBound:
         ``speed``: of all machines, as `Paces.speed` has it. Averages of more machines leave less.
         """
         assert self.paces is not None
-        ends = [*range(len(counts))] if len(counts) < 2 else [*GROUPS[len(counts) > GROUPS]]
-        parts = []
-        for first, end in zip(ends, [*ends[1:], len(counts)], strict=True):
+        starts, parts = GROUPS[len(counts) > GROUPS].tolist(), []
+        for first, end in pairwise([*starts, len(counts)]):
             left = self.paces.averaging(speed, places, counts[first:end]).max(axis=1)
             own = np.minimum(shares, left)
             parts.append(self._paced_sums.at(places, own, counts[first:end]))
