@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import eq
 from typing import Any
@@ -66,19 +66,27 @@ def exchange_for(
 
 
 def exchanges_of(
-    name: str, local_steps: int, problem: Problem, counts: Mapping[str, int]
+    name: str,
+    local_steps: int,
+    problem: Problem,
+    counts: Mapping[str, int],
+    hubs: Sequence[tuple[str | None, str | None]] | None = None,
 ) -> Iterator[Exchange]:
-    """Yield one strategy with every place that its aggregator and store may have."""
+    """Yield one strategy with every place that its aggregator and store may have.
+
+    ``hubs``: places of aggregators and stores that are asked about; None: all.
+    """
     workers, hub, wanted = sum(counts.values()), traits(name).hub, problem.requirements.aggregator
     if hub == "function":
         regional = traits(name).transport == "regional-stores"
         if not regional or all(place in problem.serverless_places for place in counts):
             most = gradients_held(counts.values(), regional=regional)
-            for function, store in problem.aggregator_places:
+            for function, store in problem.aggregator_places if hubs is None else hubs:
                 yield exchange_for(name, most, problem, function, store)
     elif hub == "server":
         for place in sorted(counts) if wanted is None else [wanted]:
-            offer = server_at(place, workers, problem)
+            asked = hubs is None or (place, None) in hubs
+            offer = server_at(place, workers, problem) if asked else None
             if offer is not None:
                 yield exchange_for(name, workers, problem, place, server=WorkerGroup.of(offer, 1))
     elif hub == "region":

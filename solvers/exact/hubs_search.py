@@ -173,9 +173,9 @@ class HubSearch:
             for group in groups:
                 at[group.place] += group.count
             if len(at) in self.ranges.regions:
-                for exchange in exchanges_of(self.mode.strategy, 1, self.problem, at):
-                    if (exchange.aggregator, exchange.storage) == (hub.aggregator, hub.storage):
-                        self.target.offer(Placement(groups=groups, exchange=exchange))
+                hubs = [(hub.aggregator, hub.storage)]
+                for exchange in exchanges_of(self.mode.strategy, 1, self.problem, at, hubs):
+                    self.target.offer(Placement(groups=groups, exchange=exchange))
 
     def _egress(self, hub: Hub, n: int, chosen: Indices) -> tuple[Array, Array]:
         """Return a worker's USD a round, data included, and its region's; shape (chosen,)."""
