@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -476,9 +476,14 @@ class Market:
 
     def pools_of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Return which pools have hosts of some classes; shape (pools,)."""
-        able = np.zeros(len(self._classes), dtype=bool)
-        able[[self._classes[host] for host in hosts]] = True
-        return able[self.class_of]
+        return self.of_classes(dict.fromkeys(hosts, 1)) > 0
+
+    def of_classes(self, figures: Mapping[str, int]) -> Indices:
+        """Return the figure of each pool's class of hosts, else 0; shape (pools,)."""
+        table = np.zeros(len(self._classes), dtype=np.intp)
+        table[[self._classes[host] for host in figures]] = [*figures.values()]
+        built: Indices = table[self.class_of]
+        return built
 
     @shared_property
     def _classes(self) -> dict[str, int]:

@@ -4,7 +4,7 @@ region by region.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from msgspec import Struct
@@ -123,19 +123,22 @@ class Fronts:
         ranks of their hosts' averages and periods in one number; 0 where no round is paid.
         """
         market = self.market
-        paces = [np.zeros(len(market.pools), dtype=np.intp) for _ in self.hosts]
         if self.usd_per_speed <= 0:
-            return 1, paces
+            return 1, [np.zeros(len(market.pools), dtype=np.intp)] * len(self.hosts)
         known = market.problem.calibration.hosts
         averages = self.bound.averages_s(self.hosts, self.split)
         own_s = {host: known[host].least_period_s for host in known}
-        seconds = sorted({s for own in averages for s in own.values()})
-        periods = sorted({own_s.get(host, 0.0) for own in averages for host in own})
-        for pace, own in zip(paces, averages, strict=True):
-            for host, average_s in own.items():
-                rank = seconds.index(average_s), periods.index(own_s.get(host, 0.0))
-                pace[market.pools_of_hosts(frozenset({host}))] = rank[0] * len(periods) + rank[1]
-        return len(periods), paces
+        seconds = _ranks(s for own in averages for s in own.values())
+        periods = _ranks(own_s.get(host, 0.0) for own in averages for host in own)
+        return len(periods), [
+            market.of_classes(
+                {
+                    host: seconds[average_s] * len(periods) + periods[own_s.get(host, 0.0)]
+                    for host, average_s in own.items()
+                }
+            )
+            for own in averages
+        ]
 
     def slower(self, one: Indices, other: Indices) -> Indices:
         """Return the pace of machines together: the longer average, and the longer period."""
@@ -472,6 +475,11 @@ def units_at(market: Market, place: int, hosts: frozenset[str]) -> PlaceUnits:
         most = market.problem.requirements.max_workers
         market.kept[key] = PlaceUnits(list(buckets.values()), market.pools, market.cap, most)
     return market.kept[key]
+
+
+def _ranks(figures: Iterable[float]) -> dict[float, int]:
+    """Return the rank of each figure among the different ones."""
+    return {figure: rank for rank, figure in enumerate(sorted({*figures}))}
 
 
 def fitting(most: int, each_bytes: int) -> int:
