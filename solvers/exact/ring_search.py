@@ -48,7 +48,7 @@ class RingSearch(ButterflySearch):
         self.relaxation: RingRelaxation = RingRelaxation(
             market, target, mode, self.first, self.most
         )
-        self._of_regions: dict[int, RingRelaxation] = {}
+        self._of_regions: dict[tuple[int, int], RingRelaxation] = {}
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -56,11 +56,11 @@ class RingSearch(ButterflySearch):
         for relaxation in self._of_regions.values():
             relaxation.target = target
 
-    def _rings(self, regions: int) -> RingRelaxation:
-        """Return the bounds of rings over so many regions."""
-        if regions not in self._of_regions:
-            self._of_regions[regions] = self.relaxation.of_regions(regions)
-        return self._of_regions[regions]
+    def _rings(self, regions: int, most: int) -> RingRelaxation:
+        """Return the bounds of rings over so many regions, up to so many."""
+        if (regions, most) not in self._of_regions:
+            self._of_regions[regions, most] = self.relaxation.of_regions(regions, most)
+        return self._of_regions[regions, most]
 
     def _ring_margins(self, family: Family) -> list[tuple[float, int, int]]:
         """List margin, number of regions and number of workers of rings over several regions."""
@@ -74,7 +74,7 @@ class RingSearch(ButterflySearch):
             if len(places) < regions or len(workers) == 0:
                 break
             self.target.check_time()
-            rings = self._rings(regions)
+            rings = self._rings(regions, regions)
             node = Node((), places, workers, rings.fastest_pair, regions)
             margins = rings.bound(node, family).margins(node.wan_s_per_pair_byte)
             margins[~rings.awaited(workers, family)] = -np.inf
@@ -93,7 +93,8 @@ class RingSearch(ButterflySearch):
         if len(places) < fewest or len(workers) == 0:
             return False
         self.target.check_time()
-        rings = self._rings(max(fewest, ANY_WAYS + 1))
+        more = max(fewest, ANY_WAYS + 1)
+        rings = self._rings(more, more)
         node = Node((), places, workers, rings.fastest_pair, fewest)
         margins = rings.bound(node, family).margins(node.wan_s_per_pair_byte)
         return bool(np.any(margins[rings.awaited(workers, family)] >= 0))
@@ -107,14 +108,32 @@ class RingSearch(ButterflySearch):
         open_ = sorted(
             (-margin, r, n) for margin, r, n in self._ring_margins(family) if margin >= 0
         )
-        yield from interleave(
-            (partial(self._ring_tree, n, regions, family) for _, regions, n in open_), self._offer
-        )
+        # By number of workers: from how many regions on all trees are closed, and from how many on
+        # another look is worth its time.
+        closed: dict[int, int] = {}
+        next_look: dict[int, int] = {}
 
-    def _ring_tree(self, workers: int, regions: int, family: Family) -> Tree:
-        """Search placements of so many workers over so many regions."""
-        rings = self._rings(regions)
-        home = rings.home_usd(rings.places(family), workers - regions)
+        def tree(workers: int, regions: int) -> Tree:
+            known, most = closed.get(workers, np.inf), min(workers, self.ranges.most_regions)
+            if next_look.get(workers, PAIR + 1) <= regions < min(known, most):
+                next_look[workers] = 2 * regions
+                if self._ring_tree(workers, regions, most, family).closed_at_once:
+                    known = closed[workers] = regions
+            if regions >= known:
+                return iter(())
+            return self._ring_tree(workers, regions, regions, family).improvements()
+
+        yield from interleave((partial(tree, n, regions) for _, regions, n in open_), self._offer)
+
+    def _ring_tree(self, workers: int, regions: int, most: int, family: Family) -> RegionTree:
+        """Return the tree of so many workers over so many regions.
+
+        With more regions allowed, up to ``most``, its root bounds them too: each region pays for
+        its two edges whatever their number is, so more of them pay more; no way is faster than with
+        the most of them, and fewest edges are at home then.
+        """
+        rings = self._rings(regions, most)
+        home = rings.home_usd(rings.places(family), workers - most)
         pattern = ExchangePattern(
             workers=workers,
             fewest=regions,
@@ -125,8 +144,7 @@ class RingSearch(ButterflySearch):
             home_usd=rings.pair_bytes(workers) * home,
         )
         grid = grid_of(self.market, family.hosts, self.most)
-        leaf = partial(self._ring_leaf, rings, family)
-        return RegionTree(rings, grid, pattern, leaf).improvements()
+        return RegionTree(rings, grid, pattern, partial(self._ring_leaf, rings, family))
 
     def _ring_leaf(self, rings: RingRelaxation, family: Family, node: Node) -> Leaf:
         return Leaf(RingLeafBound(rings, node, family))

@@ -2,6 +2,7 @@
 
 import importlib
 import time
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from instances import (
     loading_problem,
     of_workers,
     random_problem,
+    ring_problem,
+    wishing,
 )
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -46,15 +49,16 @@ def asking(problem: Problem, strategy: str) -> Problem:
     return asked if asked.island_question is None else of_workers(asked, wish.max_workers)
 
 
-def best_by_shape(problem: Problem) -> dict[tuple[int, int], tuple[float, Placement]]:
-    """Best placement for each number of local steps and of regions, by plain enumeration."""
+def best_by_shape(problem: Problem) -> dict[tuple[int, int, int], tuple[float, Placement]]:
+    """Best placement for each number of local steps, regions and workers, by plain enumeration."""
     objective = objective_of(problem.requirements)
-    found = dict[tuple[int, int], tuple[float, Placement]]()
+    found = dict[tuple[int, int, int], tuple[float, Placement]]()
     for placement in PLACEMENTS(problem):
         if placement.workers < 2 or violations(placement, problem):
             continue
         value = objective.value(evaluate(placement, problem))
-        shape = placement.exchange.local_steps, len(placement.places)
+        steps, regions = placement.exchange.local_steps, len(placement.places)
+        shape = steps, regions, placement.workers
         if shape not in found or objective.better(value, found[shape][0]):
             found[shape] = value, placement
     return found
@@ -84,7 +88,7 @@ def test_no_placement_is_excluded(strategy: str, draw: Any) -> None:
             search.mode.local_steps: search
             for search in EXACT.Prepared(market).searches(market, target)
         }
-        for (steps, regions), (value, placement) in best_by_shape(problem).items():
+        for (steps, regions, _), (value, placement) in best_by_shape(problem).items():
             beyond(target, value, placement)
             search = searches[steps]
             assert search.may_improve(), (seed, placement)
@@ -96,6 +100,34 @@ def test_no_placement_is_excluded(strategy: str, draw: Any) -> None:
             judged += 1
         if judged >= LEAST_JUDGED:
             return
+    assert judged >= LEAST_JUDGED
+
+
+def test_no_ring_is_closed_with_those_over_fewer_regions() -> None:
+    """A tree that stands for rings over so many regions or more stays open, from any number up to
+    that of the best ring, for which each value is just an improvement.
+    """
+    judged = 0
+    for seed in range(200):
+        problem = ring_problem(seed)
+        if len({pool.place for pool in problem.pools}) < 3:
+            continue
+        problem = asking(wishing(problem, max_workers=6), "all-reduce")
+        market = EXACT.Market.of(problem)
+        target = EXACT.Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
+        searches = EXACT.Prepared(market).searches(market, target) if market.pools else ()
+        for search, ((_, regions, n), (value, placement)) in product(
+            (each for each in searches if hasattr(each, "_ring_tree")),
+            best_by_shape(problem).items(),
+        ):
+            beyond(target, value, placement)
+            most = min(n, search.ranges.most_regions)
+            for fewest in range(3, regions + 1):
+                assert not all(
+                    search._ring_tree(n, fewest, most, family).closed_at_once
+                    for family in search.relaxation.families
+                ), (seed, placement)
+                judged += fewest < regions or regions < most
     assert judged >= LEAST_JUDGED
 
 

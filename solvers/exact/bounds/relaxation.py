@@ -24,6 +24,7 @@ from ..._market.market import Market
 from ..._market.required_machines import with_required_places
 from ..._mode import Mode
 from ..._target import Target
+from .exchange_pattern import Partners
 
 SLACK = 1e-9
 """Relative slack of a bound against rounding."""
@@ -36,6 +37,9 @@ of the whole market, which take longer than looser bounds cost.
 
 KEPT_ROOTS = 32
 """Bounds of whole modes that are kept, of some ten kB each."""
+
+KEPT_RANKED = 2
+"""Sets of places whose partners are kept in order, some MB each at most."""
 
 BELOW, ABOVE = 0.3, 2.5
 """Prices of a dollar that are looked at, over the samples/s that an improvement has for each."""
@@ -113,6 +117,7 @@ class Relaxation:
         self.first, self.most = first, most
         self._rooms: dict[frozenset[str], Indices] = {}
         self._roots: Recent[Bound] = Recent(KEPT_ROOTS)
+        self.ranked: Recent[tuple[Partners, Array]] = Recent(KEPT_RANKED)
 
     @cached_property
     def families(self) -> list[Family]:

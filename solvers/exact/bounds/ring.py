@@ -30,6 +30,8 @@ ANY_WAYS = 2 * MOST_EDGES + 1
 class RingRelaxation(Relaxation):
     """Bounds of rings over ``regions`` regions, or over at least two where that is None. What is
     called a pair byte elsewhere is a byte of an edge here.
+
+    ``most_regions``: they may be over more regions too, up to so many; None: over no more.
     """
 
     def __init__(
@@ -40,14 +42,15 @@ class RingRelaxation(Relaxation):
         first: int,
         most: int,
         regions: int | None = None,
+        most_regions: int | None = None,
     ) -> None:
         super().__init__(market, target, mode, first, most)
-        self.ring_regions = regions
+        self.ring_regions, self.most_regions = regions, most_regions or regions
 
-    def of_regions(self, regions: int) -> RingRelaxation:
-        """Return the bounds of rings over so many regions."""
+    def of_regions(self, regions: int, most_regions: int) -> RingRelaxation:
+        """Return the bounds of rings over so many regions, up to so many."""
         market, target, mode = self.market, self.target, self.mode
-        built = RingRelaxation(market, target, mode, self.first, self.most, regions)
+        built = RingRelaxation(market, target, mode, self.first, self.most, regions, most_regions)
         built.one_way, built.machine_wan = self.one_way, self.machine_wan  # the same for all
         return built
 
@@ -61,8 +64,7 @@ class RingRelaxation(Relaxation):
         (places, places). Two places part a ring of R edges into a way of h edges and one of R - h
         back, which are no faster than the fastest of so many edges or fewer.
         """
-        most = len(self.market.places) if self.ring_regions is None else self.ring_regions
-        return self._ways.wan_matrix(most)
+        return self._ways.wan_matrix(self.most_regions or len(self.market.places))
 
     @property
     def _ways(self) -> RingWays:
@@ -144,9 +146,12 @@ class RingRelaxation(Relaxation):
         """
         there, back = self.edges(used)
         pace = max(float(self.one_way[there, back].max()), float(self.machine_wan[there].max()))
-        rtts_s = self.problem.network.rtts_s(self.market.places)
-        waits = self.mode.ring_messages * float(rtts_s[there, back].sum())
+        waits = self.mode.ring_messages * float(self._rtts_s[there, back].sum())
         return pace * self.pair_bytes(workers) + waits
+
+    @cached_property
+    def _rtts_s(self) -> Array:
+        return self.problem.network.rtts_s(self.market.places)
 
     def ring_usd(self, used: tuple[int, ...], splits: Indices) -> Array:
         """Return the egress of a round over known regions; shape (splits,)."""

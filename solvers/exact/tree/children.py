@@ -129,12 +129,18 @@ class Children:
     def _rank_pairs(self) -> None:
         """Order the partners of each open region by price and by distance."""
         relaxation, far = self.bound.relaxation, self.node.far[self.places]
-        here = np.ix_(self.places, self.places)
-        self.partners = Partners(relaxation.pair_usd[here] / 2)
+        if self.node.regions:
+            self.partners, self.apart = self._ranked(far)
+        else:  # many roots have the same places
+            key = self.places.tobytes()
+            self.partners, self.apart = relaxation.ranked.get(key, lambda: self._ranked(far))
+        self.far = np.maximum(far, self._far_missing())
+
+    def _ranked(self, far: Array) -> tuple[Partners, Array]:
+        relaxation, here = self.bound.relaxation, np.ix_(self.places, self.places)
         apart = np.maximum(relaxation.wan_matrix[here], far)
         np.fill_diagonal(apart, np.inf)
-        self.apart = np.sort(apart, axis=1)
-        self.far = np.maximum(far, self._far_missing())
+        return Partners(relaxation.pair_usd[here] / 2), np.sort(apart, axis=1)
 
     def _through_hub(self, hub: HubWays) -> tuple[Array, Array]:
         """Return the least egress and seconds through a hub with each open region; shapes

@@ -59,15 +59,21 @@ class RegionTree:
         """Yield groups that may improve."""
         if not {*self.market.problem.requirements.required_places} <= {*self.market.places}:
             return
+        if not self.closed_at_once:
+            yield from self._grow(self._root(self.bound))
+
+    @property
+    def closed_at_once(self) -> bool:
+        """Whether a first look at the root closes the tree."""
         # Two rows close nearly every tree whose root is closed by all of them, for half the work.
         glance = TreeBound(
             self.relaxation, self.grid, self.exchange_pattern, paces=self.paces, few=True
         )
-        if Children(glance, self._root(glance)).open.any():
-            yield from self._grow(self._root(self.bound))
-        else:
+        self.target.check_time()
+        closed = not Children(glance, self._root(glance)).open.any()
+        if closed:
             self.target.tick()
-            self.target.check_time()
+        return closed
 
     def _root(self, bound: TreeBound) -> Placed:
         """Return the node at which nothing is placed."""
