@@ -7,8 +7,7 @@ from typing import Any
 
 import placer
 from placer.launch.runtime.run_log import RunLog
-from placer.launch.runtime.run_plan import plan_from
-from placer.launch.runtime.training.context import Settings
+from placer.launch.runtime.run_plan import Settings, plan_from
 from placer.workload.profile import COMPRESSION_BYTES
 
 

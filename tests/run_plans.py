@@ -13,8 +13,7 @@ from typing import Any
 from placer.documents.manifest import SCHEMA, document_digest
 from placer.documents.manifest.manifest_reader import completed
 from placer.documents.manifest.types import ISLANDS_SCHEMA
-from placer.launch.runtime.run_plan import RunPlan, plan_from
-from placer.launch.runtime.training.context import Settings
+from placer.launch.runtime.run_plan import RunPlan, Settings, plan_from
 from placer.problem.exchange import traits
 from placer.profiler.workload import Workload
 from placer.records import replace

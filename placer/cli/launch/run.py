@@ -20,8 +20,7 @@ from placer.errors import PlacerError, not_installed
 from placer.units import counted, format_plain
 
 if TYPE_CHECKING:
-    from placer.launch.runtime.run_plan import RunPlan
-    from placer.launch.runtime.training.context import Settings
+    from placer.launch.runtime.run_plan import RunPlan, Settings
 
 LOCAL_JOIN_S = 120.0
 """Processes of one machine have started by then."""
@@ -137,7 +136,7 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
 def _settings(plan: RunPlan, words: Options, folder: Path) -> Settings:
     """Make the settings from the options, and from the manifest where an option is absent."""
     from placer.launch.runtime.object_store import check_endpoint
-    from placer.launch.runtime.training.context import Settings
+    from placer.launch.runtime.run_plan import Settings
 
     batch = words["tbs"] or plan.target_batch_size
     if batch < plan.workers:

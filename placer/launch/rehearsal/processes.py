@@ -21,8 +21,7 @@ from placer.launch.export.targets.torchrun import group_scripts
 from placer.launch.export.texts.environment import machines
 from placer.launch.rehearsal.stand_in_model import ELEMENTS
 from placer.launch.runtime.processes.run import run_here, set_aside
-from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.training.context import Settings
+from placer.launch.runtime.run_plan import RunPlan, Settings
 from placer.launch.shaped_network import ENVIRONMENT, ShapedNetwork
 from placer.launch.shaped_network.kernel import how_ended
 from placer.validation.calibration.run_log import read_log

@@ -20,7 +20,6 @@ from placer.launch.rehearsal.small_plan import SmallPlan, as_hosts, fewer, small
 from placer.launch.rehearsal.stand_in_model import TRAIN
 from placer.launch.runtime.run_log import all_rounds, rounds_of
 from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.training.trainer import load_model
 from placer.launch.shaped_network import ShapedNetwork, open_network
 from placer.units import counted, format_duration
 
@@ -153,6 +152,8 @@ def rehearse(
     placement = fewer(as_hosts(planned, where), options.per_group)
     elements = None
     if options.train is not None:
+        from placer.launch.runtime.training.trainer import load_model  # PyTorch with it
+
         model = load_model(options.train).module
         elements = sum(p.numel() for p in model.parameters() if p.requires_grad)
     small = small_plan(problem, placement, options.scale, elements)

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import torch
+
 from placer.errors import unknown
 from placer.launch.serverless.protocol import int8_scale
 from placer.workload.profile import COMPRESSION_BYTES, SPARSE_BITS, SPARSE_CHUNK, SPARSE_KEPT
@@ -46,8 +49,6 @@ class Codec:
 
     def encode(self, vector: Any) -> Any:
         """Build the message of a vector, a tensor of bytes."""
-        import torch
-
         if self.compression == "none":
             return vector.contiguous().view(torch.uint8)
         if self.compression == "fp16":
@@ -64,14 +65,10 @@ class Codec:
 
     def empty(self, elements: int) -> Any:
         """Allocate room for a message of some elements."""
-        import torch
-
         return torch.empty(self.size(elements), dtype=torch.uint8)
 
     def decode(self, message: Any, elements: int | None = None) -> Any:
         """Read a message back: 32-bit floats, as many as INT4 and sparse messages do not tell."""
-        import torch
-
         if self.compression == "none":
             return message.view(torch.float32)
         if self.compression == "fp16":
@@ -85,15 +82,11 @@ class Codec:
 
 
 def _chunks(vector: Any, size: int) -> Any:
-    import torch
-
     rows = -(-len(vector) // size)
     return torch.nn.functional.pad(vector, (0, rows * size - len(vector))).view(rows, size)
 
 
 def _encode_int4(vector: Any) -> Any:
-    import torch
-
     rows = _chunks(vector, INT4_CHUNK)
     scales = rows.abs().amax(1, keepdim=True) / 7 if len(vector) else torch.zeros(0, 1)
     steps = (rows / scales.clamp(min=torch.finfo(torch.float32).tiny)).round()
@@ -103,8 +96,6 @@ def _encode_int4(vector: Any) -> Any:
 
 
 def _decode_int4(message: Any, elements: int) -> Any:
-    import torch
-
     head = SCALE_BYTES * -(-elements // INT4_CHUNK)
     scales = message[:head].clone().view(torch.float32)
     packed = message[head:]
@@ -119,9 +110,6 @@ def _kept(elements: int) -> int:
 
 def _encode_sparse(vector: Any) -> Any:
     """Build a sparse message: the two magnitudes, then place, sign and magnitude of each value."""
-    import numpy as np
-    import torch
-
     whole = len(vector) // SPARSE_CHUNK * SPARSE_CHUNK
     rows, rest = vector[:whole].view(-1, SPARSE_CHUNK), vector[whole:]
     places = rows.abs().topk(SPARSE_KEPT, dim=1).indices
@@ -140,9 +128,6 @@ def _encode_sparse(vector: Any) -> Any:
 
 
 def _decode_sparse(message: Any, elements: int) -> Any:
-    import numpy as np
-    import torch
-
     head, count = LEVELS * SCALE_BYTES, _kept(elements)
     levels = message[:head].clone().view(torch.float32)
     bits = np.unpackbits(message[head:].numpy(), count=count * SPARSE_BITS).reshape(-1, SPARSE_BITS)

@@ -23,12 +23,12 @@ from urllib.parse import urlsplit
 from placer.documents.manifest.types import Bucket
 from placer.errors import PlacerError, installed
 from placer.launch.runtime.processes.loopback_store import LOOPBACK
-from placer.launch.runtime.wire import Meter
 from placer.launch.serverless import protocol
 from placer.market.sources.reading.web_address import is_loopback, public, without_secrets
 from placer.version import install_line
 
 if TYPE_CHECKING:
+    from placer.launch.runtime.wire import Meter
     from placer.launch.shaped_network import ShapedNetwork
 
 

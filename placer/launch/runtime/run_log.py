@@ -19,9 +19,7 @@ from placer.cost_model.dollars import store_requests
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.folder_lock import lock_log
-from placer.launch.runtime.codec import Codec
-from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.training.context import Settings
+from placer.launch.runtime.run_plan import RunPlan, Settings
 from placer.problem.exchange import bytes_by_link
 from placer.validation.calibration.run_log import (
     SCHEMA,
@@ -31,6 +29,7 @@ from placer.validation.calibration.run_log import (
     round_seconds,
     whole_rounds,
 )
+from placer.workload.profile import COMPRESSION_BYTES
 
 OFFER = ("gpu", "gpu_count", "market")
 EXCHANGE = (
@@ -147,7 +146,7 @@ def summary(plan: RunPlan, settings: Settings, records: Sequence[Record]) -> dic
     medians = round_seconds(counted, plan.workers)
     overlapped = medians is not None and medians.hidden is not None
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
-    payload = Codec(plan.exchange.compression).payload(elements)
+    payload = int(elements * COMPRESSION_BYTES[plan.exchange.compression])
     unlike = _unlike(plan, settings, payload, records)
     return {
         "kind": "summary",

@@ -1,12 +1,15 @@
-"""The plan of a run, from its manifest: ranks with places, seats and hubs, and the exchange."""
+"""The plan of a run, from its manifest: ranks with places, seats and hubs, and the exchange; and
+the settings of a run, which no manifest has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from placer.cost_model.timing.services import POLL_SECONDS
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.types import (
     Bucket,
@@ -33,6 +36,38 @@ from placer.workload.engines import MODELS
 from placer.workload.inner_plan import InnerPlan
 
 Engine = Literal["torch", "torchft", "placer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of a run that the manifest does not hold: the options of ``placer run``
+    (`placer.cli.launch.run.Options`), checked and completed. Microbatch, threads, device and
+    checkpoints that are 0 or empty are the plan's, PyTorch's own choice, the first GPU or else the
+    CPU, and none.
+
+    ``may_begin``: resume where there is something to resume. A peer that does not answer for
+    ``timeout_s`` is lost; all processes come within ``join_s``. ``endpoints``: addresses of object
+    stores by bucket, before ``endpoint_url``. ``processes``: of each machine; 0: one for each GPU.
+    """
+
+    train: str
+    steps: int
+    seed: int = 0
+    target_batch_size: int
+    microbatch: int = 0
+    checkpoints: str = ""
+    checkpoint_every: int = 100
+    resume: bool = False
+    may_begin: bool = False
+    device: str = "cpu"
+    threads: int = 1
+    timeout_s: float = 60.0
+    join_s: float = 120.0
+    endpoint_url: str = ""
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    poll_s: float = POLL_SECONDS
+    deployed: bool = False
+    processes: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+import torch
+import torch.distributed as dist
+
 from placer.launch.runtime.codec import Codec
 from placer.launch.runtime.run_plan import RunPlan
 
@@ -34,8 +37,6 @@ class PeerLostError(Exception):
 
 def is_peer_loss(error: BaseException) -> bool:
     """Return whether an error of ``torch.distributed`` says that another process is gone."""
-    import torch.distributed as dist
-
     words = str(error).lower()
     return isinstance(error, dist.DistError) or any(word in words for word in LOST_WORDS)
 
@@ -221,8 +222,6 @@ class Feedback:
     """
 
     def __init__(self, elements: int, decay: float = 1.0) -> None:
-        import torch
-
         self.sent, self.summed, self.decay = torch.zeros(elements), torch.zeros(0), decay
 
     def added(self, vector: Any) -> Any:
@@ -239,8 +238,6 @@ def butterfly_sum(
     Shards are added in the order of the members, and the sum of a shard is decoded by its own
     member too, so that rounding to FP16 is the same everywhere.
     """
-    import torch
-
     if len(members) == 1:
         return vector
     if feedback is not None:

@@ -29,7 +29,6 @@ from placer.launch.rehearsal import rehearsal as module
 from placer.launch.rehearsal.judgement import lines_of, verdict
 from placer.launch.rehearsal.rehearsal import Rehearsal, RehearsalOptions, check_kill, rehearse
 from placer.launch.rehearsal.small_plan import small_plan
-from placer.launch.runtime.training.trainer import load_model
 from placer.launch.shaped_network import Shape, ShapedNetwork, open_network
 from placer.records import replace
 
@@ -273,6 +272,8 @@ class TestRefused:
     ) -> None:
         """It would exchange nothing."""
         pytest.importorskip("torch")
+        from placer.launch.runtime.training.trainer import load_model
+
         text = """import torch
 from placer.profiler.workload import Workload
 def empty():

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from run_plans import A, document, plan_of
 
 from placer.errors import PlacerError
-from placer.launch.runtime.codec import Codec
-from placer.launch.runtime.wire import Feedback
 
 torch: Any = pytest.importorskip("torch")
+from placer.launch.runtime.codec import Codec  # noqa: E402
+from placer.launch.runtime.wire import Feedback  # noqa: E402
+
 COARSE = ("int8", "int4", "sparse")
 
 

@@ -15,11 +15,13 @@ from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.launch.runtime import object_store
 from placer.launch.runtime.object_store import ATTEMPTS, ObjectStore, check_endpoint
-from placer.launch.runtime.wire import Meter
 
 pytest.importorskip("boto3")
+pytest.importorskip("torch")
 server: Any = pytest.importorskip("moto.server")
 serving: Any = pytest.importorskip("werkzeug.serving")
+from placer.launch.runtime.wire import Meter  # noqa: E402
+
 Answer = Callable[..., Any]
 
 

@@ -14,9 +14,9 @@ from plain_torch import TOLERANCE, digests, ends, outer_steps  # noqa: E402
 from run_plans import A, B, C, document, islands, plan_of, settings_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
-from placer.launch.runtime.processes.run import run_here  # noqa: E402
+from placer.launch.runtime.processes.run import check_torchft, run_here  # noqa: E402
 from placer.launch.runtime.run_log import summary  # noqa: E402
-from placer.launch.runtime.strategies.replicas import RATES, check_torchft  # noqa: E402
+from placer.launch.runtime.strategies.replicas import RATES  # noqa: E402
 from placer.problem.exchange import bytes_by_link  # noqa: E402
 
 torch.set_num_threads(1)

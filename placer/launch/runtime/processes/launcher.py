@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.worker import LOST, unlike_models
-from placer.launch.runtime.run_plan import RunPlan, Seat
-from placer.launch.runtime.training.context import Settings
+from placer.launch.runtime.processes.reports import LOST, unlike_models
+from placer.launch.runtime.run_plan import RunPlan, Seat, Settings
 from placer.launch.shaped_network.kernel import how_ended
 
 EXIT_S = 60.0

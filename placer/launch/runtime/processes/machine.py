@@ -21,9 +21,8 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.processes.loopback_store import connected, store_at
-from placer.launch.runtime.processes.worker import Report, error_record, reporter, run_worker
+from placer.launch.runtime.processes.reports import Report, error_record, reporter
 from placer.launch.runtime.run_plan import RunPlan, plan_from
-from placer.launch.runtime.strategies.replicas import LIGHTHOUSE, serve_lighthouse
 from placer.launch.shaped_network.kernel import end_with_parent
 
 SHUTDOWN_S = 5
@@ -83,6 +82,8 @@ def _exchange(store: Any, asked: dict[str, Any], report: Report) -> None:
 
 def _run(job: dict[str, Any]) -> dict[str, int]:
     """Start the workers and wait; return code 0, or how the first that failed has ended."""
+    from placer.launch.runtime.strategies.replicas import LIGHTHOUSE  # PyTorch with it
+
     plan, join_s = plan_from(job["manifest"], "manifest"), job["settings"]["join_s"]
     host, port = job["host"], job["port"]
     if not job["serves"]:
@@ -95,6 +96,8 @@ def _run(job: dict[str, Any]) -> dict[str, int]:
 
 def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
     """Serve torchft's lighthouse in a process: its threads do not survive a fork."""
+    from placer.launch.runtime.strategies.replicas import serve_lighthouse
+
     read, write = os.pipe()
     if os.fork() == 0:
         end_with_parent()
@@ -121,6 +124,8 @@ def _agent(job: dict[str, Any], store: Any) -> dict[str, int]:
     )
     from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    from placer.launch.runtime.processes.worker import run_worker
 
     name, world, node, nodes = "placer", job["seats"][0]["world"], job["node"], job["nodes"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import socket
@@ -12,16 +13,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, not_installed
 from placer.launch.folder_lock import locked_folder, refuse_a_taken_log
 from placer.launch.runtime.object_store import local_object_stores
 from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, Record
 from placer.launch.runtime.processes.loopback_store import LOOPBACK, listen_at
 from placer.launch.runtime.run_log import RunLog, summary
-from placer.launch.runtime.run_plan import RunPlan, Seat
-from placer.launch.runtime.strategies.replicas import check_torchft
-from placer.launch.runtime.training.context import Settings
+from placer.launch.runtime.run_plan import RunPlan, Seat, Settings
 from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE, is_loopback
+from placer.problem.exchange import fragments
 from placer.profiler.target import check_target
 from placer.records import replace
 from placer.units import counted
@@ -174,6 +174,24 @@ def run_ranks(
     check_target(settings.train)  # before a folder is made
     with locked_folder(folder, "run", "--out", must_lock=False, shared=True):
         return _logged(job, folder, watch)
+
+
+def check_torchft(plan: RunPlan, steps: int) -> None:
+    """Refuse what torchft does not execute as priced, such as a part of a round."""
+    exchange = plan.exchange
+    name, h = exchange.strategy, exchange.local_steps
+    if name == "streaming-diloco" and h % fragments(h):
+        raise PlacerError(
+            f"torchft sends {fragments(h)} fragments at even distances, not in {h} local steps",
+            f"plan it with --local-steps {h // fragments(h) * fragments(h)}",
+        )
+    if steps % h:
+        raise PlacerError(
+            f"{steps} steps are no whole rounds of {h} local steps",
+            f"give --steps {-(-steps // h) * h}",
+        )
+    if importlib.util.find_spec("torchft") is None:  # to import it would load PyTorch
+        raise not_installed(f"{name} needs torchft", "torchft")
 
 
 def _own_address(host: str) -> str:

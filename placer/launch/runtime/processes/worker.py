@@ -13,50 +13,43 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
 from placer.errors import PlacerError
 from placer.launch.runtime.codec import Codec
 from placer.launch.runtime.processes.loopback_store import connected
-from placer.launch.runtime.run_plan import RunPlan, Seat, plan_from
+from placer.launch.runtime.processes.reports import (
+    FAILED,
+    LOST,
+    Report,
+    error_record,
+    reporter,
+    unlike_models,
+)
+from placer.launch.runtime.run_plan import RunPlan, Seat, Settings, plan_from
 from placer.launch.runtime.strategies import strategy_of
 from placer.launch.runtime.training.checkpoint import Checkpoints, gathered
-from placer.launch.runtime.training.context import Context, Settings, memory_error
+from placer.launch.runtime.training.context import Context, memory_error
 from placer.launch.runtime.training.trainer import Trainer, digest_of, load_model
 from placer.launch.runtime.wire import Meter, PeerLostError, Wire, butterfly_sum, is_peer_loss
 from placer.launch.shaped_network.kernel import end_with_parent
 from placer.market.sources.reading.web_address import without_secrets
 from placer.problem.exchange import traits
+from placer.profiler.devices import choose_device
 from placer.profiler.torch_import import is_out_of_memory
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 
-FAILED, LOST = 1, 75
-"""Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""
 NOTICED_S = 60.0
 """A process that has lost another waits for its launcher to end it: who died is seen first."""
 OTHERS_S = 2.0
 """Between the first and the last process of a world that miss another."""
 MOST_LOGGED = 100
 """Models with so few parameters are written to the log, for tests and for reading it by eye."""
-Report = Callable[[dict[str, Any]], None]
 _UNTIL_EXIT: list[Any] = []
 """Objects whose destructors must not run before the process ends: gloo's can hang."""
-
-
-def reporter(fd: int) -> Report:
-    """Return a function that writes a record to the pipe of this process."""
-
-    def report(record: dict[str, Any]) -> None:
-        line = json.dumps(record).encode() + b"\n"
-        while line:
-            line = line[os.write(fd, line) :]
-
-    return report
-
-
-def error_record(rank: int, error: PlacerError) -> dict[str, Any]:
-    """Return the record of an error that ends a process."""
-    words = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
-    return {"kind": "error", "rank": rank, **words}
 
 
 def run_worker(job: dict[str, Any]) -> None:
@@ -141,9 +134,6 @@ def _report_loss(
 
 def _join_world(settings: Settings, seat: Seat, store: Any) -> None:
     """Make the processes of a world the default group of ``torch.distributed``."""
-    import torch
-    import torch.distributed as dist
-
     if settings.threads:
         torch.set_num_threads(settings.threads)
     on_gpu = settings.device != "cpu" and torch.cuda.is_available()
@@ -158,10 +148,6 @@ def _join_world(settings: Settings, seat: Seat, store: Any) -> None:
 
 def _trainer(plan: RunPlan, settings: Settings, seat: Seat) -> Trainer:
     """Make the model from the same seed everywhere; the processes of a world share it."""
-    import torch
-
-    from placer.profiler.devices import choose_device
-
     torch.manual_seed(settings.seed)
     workload = load_model(settings.train)
     inner = plan.inner_of(seat.rank)
@@ -193,9 +179,6 @@ def _world(plan: RunPlan, seat: Seat) -> tuple[int, ...]:
 
 def _coded_hook(plan: RunPlan, seat: Seat, timeout_s: float) -> Callable[[Any], Any]:
     """Return what averages a bucket of DDP's inside a region, encoded as the plan says."""
-    import torch
-    import torch.distributed as dist
-
     everyone = range(seat.world_size)
     # The ranks are those of the world; what it sends is counted elsewhere.
     wire = Wire(plan, seat.world_rank, everyone, [dist.group.WORLD], Meter(), timeout_s, str)
@@ -212,8 +195,6 @@ def _coded_hook(plan: RunPlan, seat: Seat, timeout_s: float) -> Callable[[Any], 
 
 def _own_gpu(device: str) -> str:
     """Return the device of this process: each has a GPU of its own, as NCCL wants it."""
-    import torch
-
     local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     if device not in ("", "cuda") or not torch.cuda.is_available():
         return device
@@ -243,19 +224,8 @@ def _crooked(plan: RunPlan, rank: int, first: int) -> PlacerError:
     )
 
 
-def unlike_models(plan: RunPlan, rank: int, first: int) -> PlacerError:
-    """Build the error of a run whose workers end with different models."""
-    return PlacerError(
-        f"{plan.rank_name(rank)} ends with another model than rank {first}",
-        "this should not be: keep the log and report it",
-        exit_code=1,
-    )
-
-
 def _wire(context: Context) -> Wire:
     """Connect the first processes of the worlds, and hubs, over gloo, once for each stream."""
-    import torch.distributed as dist
-
     plan, settings = context.plan, context.settings
     peers = (*context.leaders, *range(plan.workers, plan.ranks))
     groups = [
@@ -275,8 +245,6 @@ class _Run:
     """The steps of one process."""
 
     def __init__(self, context: Context, report: Report) -> None:
-        import torch.distributed as dist
-
         plan, seat = context.plan, context.seat
         self.context, self.plan, self.seat = context, plan, seat
         self.works = seat.rank < plan.workers
@@ -333,15 +301,11 @@ class _Run:
 
     def _state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as torch.distributed.checkpoint knows it."""
-        from torch.distributed.checkpoint.state_dict import get_state_dict
-
         trainer = self.context.trainer
         module, optimizer = get_state_dict(trainer.module, trainer.optimizer)
         return {"module": module, "optimizer": optimizer, "between": self.strategy.tensors()}
 
     def _load(self, checkpoints: Checkpoints, step: int) -> None:
-        from torch.distributed.checkpoint.state_dict import set_state_dict
-
         state, trainer = self._state(), self.context.trainer
         checkpoints.load(step, state)
         set_state_dict(

@@ -4,7 +4,6 @@ takes part in each exchange, so a lost world leaves and the others go on.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +13,9 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from placer.errors import PlacerError, not_installed
+import torch
+import torch.distributed as dist
+
 from placer.launch.runtime.processes.loopback_store import shared_store
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies.strategy import Strategy
@@ -36,24 +37,6 @@ LONG_S = 86_400.0
 """Without a quorum the lighthouse waits for all: each world gives up by itself."""
 BEATS_S = 5.0
 """A world that the lighthouse has not heard of for so long is gone."""
-
-
-def check_torchft(plan: RunPlan, steps: int) -> None:
-    """Refuse what torchft does not execute as priced, such as a part of a round."""
-    exchange = plan.exchange
-    name, h = exchange.strategy, exchange.local_steps
-    if name == "streaming-diloco" and h % fragments(h):
-        raise PlacerError(
-            f"torchft sends {fragments(h)} fragments at even distances, not in {h} local steps",
-            f"plan it with --local-steps {h // fragments(h) * fragments(h)}",
-        )
-    if steps % h:
-        raise PlacerError(
-            f"{steps} steps are no whole rounds of {h} local steps",
-            f"give --steps {-(-steps // h) * h}",
-        )
-    if importlib.util.find_spec("torchft") is None:  # to import it would load PyTorch
-        raise not_installed(f"{name} needs torchft", "torchft")
 
 
 def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, str]:
@@ -83,7 +66,6 @@ class Replicas(Strategy):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        import torch
         from torchft import Manager
         from torchft.local_sgd import DiLoCo
 
@@ -228,8 +210,6 @@ def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:
     >>> [[len(piece) for piece in part] for part in even_parts(pieces, 2)]
     [[2], [1, 2]]
     """
-    import torch
-
     total = sum(len(piece) for piece in pieces)
     ends = [total * k // count for k in range(count + 1)]
     parts: list[list[Any]] = []
@@ -246,8 +226,6 @@ def even_parts(pieces: list[Any], count: int) -> list[list[Any]]:
 
 def _outer_optimizer(module: Any, exchange: Any) -> Any:
     """Return the optimizer of a mean change; to sparse messages, feedback is momentum enough."""
-    import torch
-
     plain = exchange.strategy == "local-sgd" or exchange.compression == "sparse"
     optimizer = torch.optim.SGD(
         module.parameters(),
@@ -281,8 +259,6 @@ class Sums:
         self.seconds = 0.0
 
     def _feedback(self, elements: int) -> Feedback:
-        import torch
-
         feedback = Feedback(elements, SPARSE_DECAY if self.compression == "sparse" else 1.0)
         if self.context.rank < self.context.plan.workers:
             shards = torch.zeros(elements).tensor_split(self.context.plan.workers)
@@ -347,9 +323,6 @@ class Sums:
 
 def _sums(sizes: Sequence[int]) -> list[int]:
     """Add up the sizes of the fragments over the processes of this world."""
-    import torch
-    import torch.distributed as dist
-
     total = torch.tensor(sizes)
     dist.all_reduce(total)
     return [int(size) for size in total]
@@ -357,8 +330,6 @@ def _sums(sizes: Sequence[int]) -> list[int]:
 
 def process_group(sums: Sums) -> Any:
     """Return torchft's group, over NCCL where GPUs exchange uncompressed, else over gloo."""
-    import torch
-    import torch.distributed as dist
     from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL
 
     context = sums.context

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import torch
+
 from placer.launch.runtime.codec import Codec
 from placer.launch.runtime.object_store import ObjectStore
 from placer.launch.runtime.processes.loopback_store import shared_store
@@ -221,8 +223,6 @@ class Serverless(Strategy):
 
     def _mean(self, gradient: Any, step: int, samples: int) -> Any:
         """Upload a gradient, and look for the mean until it is there."""
-        import torch
-
         context, plan, settings = self.context, self.context.plan, self.context.settings
         codec, round_ = Codec(plan.exchange.compression), round_name(context.attempt, step)
         parts = len(plan.hub_at(self.hub).gathers)

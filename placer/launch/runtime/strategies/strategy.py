@@ -11,6 +11,8 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any
 
+import torch
+
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire import PeerLostError, butterfly_sum, sum_as_hub, sum_of_hub
 
@@ -129,8 +131,6 @@ class ParameterServer(AllReduce):
 
     def serve(self, step: int) -> None:
         """Sum what comes, in the order of the ranks, and hand it back."""
-        import torch
-
         context, none = self.context, torch.zeros(self.context.trainer.elements)
         sum_as_hub(context.wire, context.leaders, none, ("push", "pull"))
 
@@ -199,8 +199,6 @@ class Gossip(Strategy):
 
     def begin(self) -> None:
         """Begin to take what other regions will send: one thread each, so that nothing waits."""
-        import torch
-
         context, leaders = self.context, self.context.leaders
         h = context.plan.exchange.local_steps
         turns = range(context.start // h, -(-context.settings.steps // h))

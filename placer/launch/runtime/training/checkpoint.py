@@ -1,16 +1,27 @@
 """Checkpoints: torch.distributed.checkpoint in a folder or a bucket, one for each world and step,
-each with its identity, which is written last: without it a checkpoint is not there.
+each with its identity, which is written last: without it a checkpoint is not there. They are read
+without executing what is in them: metadata and single values are pickles, in which anyone who
+writes to the folder could hide code.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import pickle
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
-from pickle import UnpicklingError
 from typing import Any
+
+import torch
+import torch.distributed as dist
+from fsspec.core import url_to_fs
+from torch.distributed.checkpoint import DefaultLoadPlanner, load, save
+from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.planner import ReadItem
 
 from placer.errors import PlacerError
 from placer.launch.runtime.wire import PeerLostError, is_peer_loss
@@ -33,8 +44,6 @@ class Checkpoints:
     """
 
     def __init__(self, place: str, world: int, identity: Mapping[str, Any]) -> None:
-        from fsspec.core import url_to_fs
-
         self.place, self.world, self.identity = place, world, dict(identity)
         try:
             self.files, self.root = url_to_fs(place)
@@ -52,11 +61,6 @@ class Checkpoints:
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write the state before a step, by all processes of the world; then remove old ones."""
-        import torch.distributed as dist
-        from torch.distributed.checkpoint import save
-        from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
-        from torch.distributed.checkpoint.api import CheckpointException
-
         folder = self._folder(step)
         leads, number = dist.get_rank() == 0, dist.get_rank()
         try:
@@ -90,12 +94,6 @@ class Checkpoints:
 
         One that is damaged, or of another plan, seed, model or number of processes, is refused.
         """
-        import torch.distributed as dist
-        from torch.distributed.checkpoint import load
-        from torch.distributed.checkpoint.api import CheckpointException
-
-        from placer.launch.runtime.training.plain_reader import PlainPlanner, PlainReader
-
         folder, address = self._folder(step), self._address(step)
         if not all(gathered(self.files.exists(f"{folder}/{IDENTITY}"))):
             raise PlacerError(
@@ -163,8 +161,6 @@ class Checkpoints:
 
 def gathered(own: Any) -> list[Any]:
     """Gather an object of each process of the world, in all of them."""
-    import torch.distributed as dist
-
     every: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(every, own)
     return every
@@ -180,7 +176,7 @@ def _cause(error: BaseException) -> str:
     """Return the system's message: torch puts its own over that of a full disk."""
     inner: BaseException | None = error
     while inner is not None:
-        if isinstance(inner, UnpicklingError):
+        if isinstance(inner, pickle.UnpicklingError):
             return str(inner)
         if isinstance(inner, OSError) and inner.strerror:
             return inner.strerror
@@ -189,3 +185,41 @@ def _cause(error: BaseException) -> str:
         own = first[0] if isinstance(first, tuple) else first
         inner = own if isinstance(own, BaseException) else inner.__cause__ or inner.__context__
     return " ".join(str(error).split())[:160]
+
+
+METADATA = "torch.distributed.checkpoint."
+"""Where the types of the metadata are."""
+CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
+PLAIN = {("collections", "OrderedDict"), ("torch", "Size"), ("torch.serialization", "_get_layout")}
+
+
+class PlainReader(FsspecReader):  # type: ignore[misc,unused-ignore]
+    """A reader that refuses metadata of other types than torch writes."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Any:
+        """Look the metadata through, then read it."""
+        path = self._get_metadata_path(kwargs.get("rank"))
+        with self.fs.create_stream(path, "rb") as file:
+            _Plain(file).load()
+        return super().read_metadata(*args, **kwargs)
+
+
+class PlainPlanner(DefaultLoadPlanner):  # type: ignore[misc,unused-ignore]
+    """A planner that takes tensors and plain values alone."""
+
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        """Look a value through, then read it."""
+        torch.load(value, weights_only=True)
+        value.seek(0)
+        super().load_bytes(read_item, value)
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """Find a type of the metadata; functions and all other types are refused."""
+        constant = module == "torch" and isinstance(getattr(torch, name, None), CONSTANTS)
+        if module.startswith(METADATA) or constant or (module, name) in PLAIN:
+            found = super().find_class(module, name)
+            if isinstance(found, type) or not module.startswith(METADATA):
+                return found
+        raise pickle.UnpicklingError(f"its metadata names {module}.{name}")

@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from placer.cost_model.timing.services import POLL_SECONDS
+import torch
+import torch.distributed as dist
+
 from placer.errors import PlacerError
 from placer.launch.mesh import apportioned
 from placer.launch.runtime.codec import Codec
-from placer.launch.runtime.run_plan import RunPlan, Seat
+from placer.launch.runtime.run_plan import RunPlan, Seat, Settings
 from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire import Meter, Wire
 from placer.problem.exchange import edge_bytes, ring_step
 from placer.units import GIB, format_bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of a run that the manifest does not hold: the options of ``placer run``
-    (`placer.cli.launch.run.Options`), checked and completed. Microbatch, threads, device and
-    checkpoints that are 0 or empty are the plan's, PyTorch's own choice, the first GPU or else the
-    CPU, and none.
-
-    ``may_begin``: resume where there is something to resume. A peer that does not answer for
-    ``timeout_s`` is lost; all processes come within ``join_s``. ``endpoints``: addresses of object
-    stores by bucket, before ``endpoint_url``. ``processes``: of each machine; 0: one for each GPU.
-    """
-
-    train: str
-    steps: int
-    seed: int = 0
-    target_batch_size: int
-    microbatch: int = 0
-    checkpoints: str = ""
-    checkpoint_every: int = 100
-    resume: bool = False
-    may_begin: bool = False
-    device: str = "cpu"
-    threads: int = 1
-    timeout_s: float = 60.0
-    join_s: float = 120.0
-    endpoint_url: str = ""
-    endpoints: Mapping[str, str] = field(default_factory=dict)
-    poll_s: float = POLL_SECONDS
-    deployed: bool = False
-    processes: int = 1
 
 
 @dataclass(kw_only=True)
@@ -141,8 +111,6 @@ class Context:
         """Take an optimizer step of the world with the gradient at its parameters and a vector that
         its first process may have; none without a vector that is needed.
         """
-        import torch.distributed as dist
-
         some = [extra is not None]
         dist.broadcast_object_list(some, src=0)
         exists = bool(some[0])
@@ -172,9 +140,6 @@ class Context:
         """Add up the losses of the processes of this worker."""
         if self.seat.members == 1:
             return loss
-        import torch
-        import torch.distributed as dist
-
         losses = torch.zeros(self.seat.world_size, dtype=torch.float64)
         losses[self.seat.world_rank] = loss
         dist.all_reduce(losses)

@@ -9,7 +9,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed._composable.replicate import replicate
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.utils.checkpoint import checkpoint
 
 from placer.errors import PlacerError
 from placer.launch.runtime.codec import Codec
@@ -19,9 +28,6 @@ from placer.profiler.workload import Workload
 from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.transports import bucket_mib
-
-if TYPE_CHECKING:
-    import torch
 
 
 class SharedModel:
@@ -45,8 +51,6 @@ class SharedModel:
         hook: Callable[[Any], Any] | None = None,
         halves: bool = False,
     ) -> None:
-        from torch.distributed._composable.replicate import replicate
-
         self.seat, self.sharding, self.ready_at = seat, inner.sharding, 0.0
         self.copies, self.module = 1, module
         if seat.world_size == 1:
@@ -70,10 +74,6 @@ class SharedModel:
     def _shard(
         self, module: Any, shard: int, inner: InnerPlan, device: Any, *, halves: bool
     ) -> None:
-        import torch
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
         shape = (self.copies, shard) if self.copies > 1 else (shard,)
         names = ("dp_replicate", "dp_shard")[-len(shape) :]
         mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
@@ -87,8 +87,6 @@ class SharedModel:
             fully_shard(part, mesh=mesh, reshard_after_forward=again, mp_policy=policy)
 
     def _hook(self, hook: Callable[[Any], Any] | None, *, halves: bool) -> Callable[..., Any]:
-        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
         usual = default_hooks.fp16_compress_hook if halves else default_hooks.allreduce_hook
 
         def timed(state: Any, bucket: Any) -> Any:
@@ -114,8 +112,6 @@ class SharedModel:
 
 def blocks_of(module: Any) -> list[Any]:
     """List the longest run of equal layers, or the children; none without parameters, or nested."""
-    import torch
-
     runs = [
         list(part)
         for part in module.modules()
@@ -131,9 +127,6 @@ def planned(workload: Workload, inner: InnerPlan, device: Any) -> Workload:
     """Return the workload with the plan's recomputation and, on a GPU, its precision. A CPU stands
     in for the plan's GPU with the model's own numbers, so that results can be compared.
     """
-    import torch
-    from torch.utils.checkpoint import checkpoint
-
     every = {"none": 0, "selective": 2, "full": 1}[inner.checkpointing]
     for block in blocks_of(workload.module)[::every] if every else ():
         # The name of no parameter changes, so checkpoints fit any inner plan.
@@ -183,8 +176,6 @@ def seed_draws(seed: int, device: torch.device) -> None:
     `torch.manual_seed` also formats a stack trace for each other kind of device that was not used
     yet, and keeps it: milliseconds of a step, and memory that grows.
     """
-    import torch
-
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
     else:
@@ -257,15 +248,11 @@ class Trainer:
 
     def gradient(self) -> Any:
         """Return the gradient at the parameters as a vector, zeros where there is none."""
-        import torch
-
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         return flat([_whole(gradient) for gradient in gradients])
 
     def step(self) -> None:
         """Take an optimizer step with the gradient at the parameters."""
-        import torch
-
         for parameter in self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -293,16 +280,12 @@ class Trainer:
 
     def copies(self) -> list[Any]:
         """Copy what this process holds of the trainable parameters, as 32-bit floats."""
-        import torch
-
         return [p.detach().to(torch.float32, copy=True) for p in self.parameters]
 
     def move(self, model: Iterable[Any], change: Any) -> None:
         """Add a vector, which the first process of the world has, to copies of the parameters, and
         set the parameters to them.
         """
-        import torch
-
         with torch.no_grad():
             for own, parameter, part in zip(
                 model, self.parameters, self._handed_out(change), strict=True
@@ -311,9 +294,6 @@ class Trainer:
 
     def _handed_out(self, vector: Any) -> list[Any]:
         """Give each process its part of the first one's vector, parameter by parameter."""
-        import torch
-        from torch.distributed.tensor import DTensor, distribute_tensor
-
         if vector is None:
             vector = torch.empty(self.elements)
         if self.seat.world_size > 1 and self.model.sharding == "none":
@@ -328,8 +308,6 @@ class Trainer:
 
     def _broadcast(self, vector: Any) -> Any:
         """Hand a vector of the first process to all: one that came encoded loses nothing again."""
-        import torch.distributed as dist
-
         codec, leads = self.codec, self.seat.leads
         message = codec.encode(vector) if leads else codec.empty(len(vector))
         message = message.to(self.device)
@@ -338,9 +316,6 @@ class Trainer:
 
     def pieces(self) -> list[Any]:
         """List what this process holds of the parameters, as flat ones in the same memory."""
-        import torch
-        from torch.distributed.tensor import DTensor
-
         pieces = []
         for parameter in self.parameters:
             own = parameter.detach()
@@ -352,8 +327,6 @@ class Trainer:
 
 
 def _whole(tensor: Any) -> Any:
-    from torch.distributed.tensor import DTensor
-
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
@@ -364,6 +337,4 @@ def digest_of(vector: Any) -> str:
 
 def flat(tensors: list[Any]) -> Any:
     """Concatenate tensors to one vector of 32-bit floats on the CPU; it shares memory with none."""
-    import torch
-
     return torch.cat([t.detach().reshape(-1).to("cpu", torch.float32) for t in tensors])
