@@ -85,6 +85,7 @@ def paper_row(
     parts: Iterable[tuple[str, float]] = (),
     family: str = "",
     calibrates: str = "",
+    best: bool = False,
 ) -> PaperRow:
     """Put one quantity of a run or placement beside the published one, with the bounds of ours."""
     inside = None
@@ -104,7 +105,7 @@ def paper_row(
         inside_interval=inside,
         calibrates=calibrates,
         parts=dict(parts),
-        best=False,
+        best=best,
     )
 
 

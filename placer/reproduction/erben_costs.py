@@ -61,11 +61,6 @@ def t4_usd(bench: Bench, place: str) -> dict[str, float]:
     }
 
 
-def spot_usd(bench: Bench, place: str) -> float:
-    """Return the USD/h of a spot machine with one T4."""
-    return t4_usd(bench, place)["spot"]
-
-
 def egress_usd(bench: Bench, provider: str, src: str, dst: str) -> float:
     """Return the USD/GiB of a row of table 1."""
     return next(
@@ -90,7 +85,7 @@ def multi_cloud(bench: Bench, model: str, run: str, place: str) -> VmHour:
     provider = place.split("/", maxsplit=1)[0]
     sent, loaded = gib_per_hour(bench, model, run)
     return VmHour(
-        vm=spot_usd(bench, place),
+        vm=t4_usd(bench, place)["spot"],
         inside=sent * INSIDE * egress_usd(bench, provider, "*", "inter_zone"),
         outside=sent * OUTSIDE * egress_usd(bench, provider, "NA", "NA"),
         loading=loaded * egress_usd(bench, "backblaze", "*", "internet"),
@@ -100,7 +95,7 @@ def multi_cloud(bench: Bench, model: str, run: str, place: str) -> VmHour:
 def four_continents(bench: Bench, model: str, provider: str) -> VmHour:
     """Price one VM of C-8 with the prices of a cloud (figure 11b)."""
     sent, loaded = gib_per_hour(bench, model, "C-8")
-    spots = SPOT_OF_C8.get(provider) or [spot_usd(bench, place) for place in CONTINENTS]
+    spots = SPOT_OF_C8.get(provider) or [t4_usd(bench, place)["spot"] for place in CONTINENTS]
     return VmHour(
         vm=fmean(spots),
         inside=sent * INSIDE_C8 * egress_usd(bench, provider, "*", "inter_zone"),
@@ -184,7 +179,7 @@ def eight_t4(bench: Bench, model: str) -> tuple[float, float]:
     it: the egress inside the cloud is that of a VM of D-2.
     """
     inside = 8 * multi_cloud(bench, model, "D-2", WEST).inside
-    return 8 * spot_usd(bench, WEST) + inside, inside
+    return 8 * t4_usd(bench, WEST)["spot"] + inside, inside
 
 
 def eight_t4_per_million(claim: PublishedClaim, bench: Bench, model: str) -> Finding:

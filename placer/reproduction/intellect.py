@@ -31,6 +31,8 @@ from placer.workload.profile import ModelProfile, load_profile
 
 BOOK = "intellect-1"
 MODEL = "intellect-1"
+SENT = "int8"
+"""Changes travel so."""
 TITLE = "Jaghouar et al., INTELLECT-1 Technical Report (arXiv 2412.01152)"
 LOCAL_STEPS = 100
 CALCULATION_S = 38 * 60.0
@@ -101,11 +103,6 @@ def reproduce() -> Reproduction:
     )
 
 
-def payload_bytes(profile: ModelProfile) -> float:
-    """Return the bytes of one change: INT8."""
-    return profile.gradient_bytes("int8")
-
-
 def slowest_hop(places: Sequence[str], network: Network, case: int) -> float:
     """Return the bytes/s of the slowest link of the best ring over some places."""
     first, *others = places
@@ -125,7 +122,8 @@ def ring_seconds(scenario: Scenario, network: Network, profile: ModelProfile, ca
     """
     via, nodes = TRANSPORTS["gloo"], sum(count for _, count in scenario.nodes)
     places = [place for place, _ in scenario.nodes]
-    ideal = 2 * (nodes - 1) / nodes * payload_bytes(profile) / slowest_hop(places, network, case)
+    sent_bytes = 2 * (nodes - 1) / nodes * profile.gradient_bytes(SENT)
+    ideal = sent_bytes / slowest_hop(places, network, case)
     return ideal / via.slow_link_share * (1.0, via.slow, via.fast)[case]
 
 
@@ -160,7 +158,7 @@ def ring_rows(scenario: Scenario, network: Network, profile: ModelProfile) -> li
 
 def butterfly_row(scenario: Scenario, network: Network, profile: ModelProfile) -> PaperRow:
     """Time the same change in the butterfly of placer's plans; nobody published that."""
-    phases = butterfly(scenario.nodes, payload_bytes(profile))
+    phases = butterfly(scenario.nodes, profile.gradient_bytes(SENT))
     value, slow, fast = (
         utilisation(wan_seconds(phases, network, PUBLISHED, case=case, software="gloo"))
         for case in range(3)
@@ -203,7 +201,7 @@ def _finding(claim: PublishedClaim, rows: Sequence[PaperRow], profile: ModelProf
     only where nothing unpublished makes the interval, as the links of the ring do.
     """
     if claim.id == "I05":
-        steps = LOCAL_STEPS * profile.gradient_bytes("none") / payload_bytes(profile)
+        steps = LOCAL_STEPS * profile.gradient_bytes("none") / profile.gradient_bytes(SENT)
         return Finding(
             told(steps == float(claim.value)),
             f"{steps:.0f} x: {LOCAL_STEPS} steps, 1 byte in place of 4",

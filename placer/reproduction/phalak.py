@@ -4,10 +4,11 @@ and the claims.
 
 from __future__ import annotations
 
+from typing import Any
+
 from placer.cost_model.estimate import Estimate
 from placer.documents.schemas.measured import PaperRow
 from placer.market.books.book_reader import load_catalog
-from placer.records import replace
 from placer.reproduction.comparison import Reproduction, paper_row, reproduction
 from placer.reproduction.phalak_claims import judged
 from placer.reproduction.phalak_placements import (
@@ -72,34 +73,27 @@ def placement_rows(study: Study) -> tuple[PaperRow, ...]:
     rows: list[PaperRow] = []
     for model in MODELS:
         estimates = study.estimates[model]
-        for build, best in ((_usd, study.cheapest(model)), (_seconds, study.fastest(model))):
+        for told, best in ((_usd, study.cheapest(model)), (_seconds, study.fastest(model))):
             rows += [
-                replace(
-                    build(estimates[choice]),
+                paper_row(
                     groups=(model,),
                     label=choice.label,
                     family=choice.family,
                     best=choice == best,
+                    **told(estimates[choice]),
                 )
                 for choice in CHOICES
             ]
     return tuple(rows)
 
 
-def _usd(estimate: Estimate) -> PaperRow:
+def _usd(estimate: Estimate) -> dict[str, Any]:
     ours, parts = usd_per_step(estimate), usd_parts(estimate)
-    return paper_row(groups=(), label="", quantity=USD, unit="USD", ours=ours, parts=parts)
+    return {"quantity": USD, "unit": "USD", "ours": ours, "parts": parts}
 
 
-def _seconds(estimate: Estimate) -> PaperRow:
-    speed, seconds = estimate.samples_per_second, estimate.step.total
-    return paper_row(
-        groups=(),
-        label="",
-        quantity=SECONDS,
-        unit="s",
-        ours=seconds,
-        low=seconds * speed.value / speed.high,
-        high=seconds * speed.value / speed.low,
-        parts=seconds_parts(estimate),
-    )
+def _seconds(estimate: Estimate) -> dict[str, Any]:
+    speed, ours = estimate.samples_per_second, estimate.step.total
+    ends = {"low": ours * speed.value / speed.high, "high": ours * speed.value / speed.low}
+    parts = seconds_parts(estimate)
+    return {"quantity": SECONDS, "unit": "s", "ours": ours, **ends, "parts": parts}

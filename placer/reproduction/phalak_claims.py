@@ -36,6 +36,8 @@ from placer.reproduction.phalak_placements import (
 )
 
 MODEL = "niser"
+ALONE, REGIONAL = "central", "hierarchical"
+"""One aggregator for all cities, or one in each before it."""
 MOST_WORKERS_PER_CITY = 8
 """The paper does not say how many workers a region has in figure 8: one to this many may be."""
 PUBLISHED_INPUTS = ("P26", "P27", "P28", "P29")
@@ -278,18 +280,11 @@ def error_against_the_bill(claim: PublishedClaim, study: Study) -> Finding:
     )
 
 
-def placed_with_regional(
-    model: str, choice: Choice, study: Study, workers_per_city: int
-) -> Estimate:
-    """Estimate as `phalak_placements.placed`, but every city aggregates first."""
-    return placed(model, choice, study, workers_per_city, exchange="hierarchical")
-
-
 def one_aggregator_is_faster(claim: PublishedClaim, study: Study) -> Finding:
     """Compare both ways with one AWS worker in each city, for both functions in all cities."""
     margins = []
     for choice in (choice for pair in _beside() for choice in pair):
-        regional = placed_with_regional(MODEL, choice, study, 1)
+        regional = placed(MODEL, choice, study, exchange=REGIONAL)
         margins.append(regional.step.total / study.seconds(MODEL, choice) - 1)
     ours = f"regional and global together take {percent_range(margins)} against global alone"
     return Finding(
@@ -304,7 +299,7 @@ def lambda_is_faster(claim: PublishedClaim, study: Study) -> Finding:
     pairs = list(_beside())
     alone = [_behind(*(study.estimates[MODEL][choice] for choice in pair)) for pair in pairs]
     regional = [
-        _behind(*(placed_with_regional(MODEL, choice, study, 1) for choice in pair))
+        _behind(*(placed(MODEL, choice, study, exchange=REGIONAL) for choice in pair))
         for pair in pairs
     ]
     return Finding(
@@ -321,10 +316,11 @@ def one_aggregator_costs_half_more(claim: PublishedClaim, study: Study) -> Findi
     """
     choice, wanted, ratios = Choice("aws", "aws", "aws", "London"), float(claim.value), {}
     for workers in range(1, MOST_WORKERS_PER_CITY + 1):
-        regional = placed_with_regional(MODEL, choice, study, workers)
-        ratios[workers] = usd_per_step(placed(MODEL, choice, study, workers)) / usd_per_step(
-            regional
+        alone, regional = (
+            usd_per_step(placed(MODEL, choice, study, workers, exchange))
+            for exchange in (ALONE, REGIONAL)
         )
+        ratios[workers] = alone / regional
     verdicts = {within(claim, ratio) for ratio in ratios.values()}
     ours = (
         f"{ratios[1]:.2f} with one worker in each city, as P24 has it; "
