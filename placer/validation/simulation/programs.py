@@ -16,11 +16,8 @@ def calculate(scene: Scene) -> Process:
     """Compute a batch for each local step: in one pool, or one a region where data stays."""
     steps, begun = scene.exchange.local_steps, scene.loop.now
     if scene.placed:
-        yield from scene.meet(
-            [
-                (site_group, scene.drain(site_group, scene.parts[p] * steps, steps))
-                for p, site_group in scene.site_groups.items()
-            ]
+        yield from scene.regions(
+            lambda place, group: scene.drain(group, scene.parts[place] * steps, steps)
         )
     else:
         yield from scene.drain(scene.workers, scene.problem.batch * steps, steps)
@@ -60,9 +57,7 @@ def _around(scene: Scene) -> Process:
 def leaders(scene: Scene) -> Process:
     """Average inside the regions, among their heads, and hand the mean on."""
     yield from form_group(scene)
-    yield from scene.meet(
-        [(site_group, inside(scene, site_group)) for site_group in scene.site_groups.values()]
-    )
+    yield from scene.regions(lambda _, site_group: inside(scene, site_group))
     heads = tuple(scene.heads.values())
     yield from scene.host_work(heads, len(heads))
     yield from exchange_shards(scene, heads)
@@ -88,11 +83,8 @@ def inside(scene: Scene, site_group: SiteGroup) -> Process:
 
 def _count_inside(scene: Scene, site_group: SiteGroup, shard: float) -> None:
     if len(site_group) > 1:
-        scene.moved(
-            site_group[0].place,
-            site_group[0].place,
-            2 * shard * len(site_group) * (len(site_group) - 1),
-        )
+        place, count = site_group[0].place, len(site_group)
+        scene.moved(place, place, 2 * shard * count * (count - 1))
 
 
 def exchange_shards(scene: Scene, peers: SiteGroup) -> Process:
@@ -123,7 +115,7 @@ def broadcast(scene: Scene) -> Process:
 def server(scene: Scene) -> Process:
     """Let every worker compute and push at once; all pull when the last gradient has arrived."""
     hub = scene.machine(str(scene.exchange.aggregator))
-    yield from scene.meet([((worker,), _push(scene, worker, hub)) for worker in scene.workers])
+    yield from scene.each(scene.workers, lambda worker: _push(scene, worker, hub))
     group = scene.exchange.server
     vcpus = summing_vcpus(None if group is None else server_offer(group, scene.problem))
     yield server_sum_seconds(len(scene.workers), vcpus, scene.problem)
@@ -155,28 +147,17 @@ class Bucket:
 
 def store(scene: Scene) -> Process:
     """Run from mean to mean: download, calculate, upload; one function aggregates."""
-    bucket, function = (
-        Bucket(str(scene.exchange.storage), len(scene.workers)),
-        str(scene.exchange.aggregator),
-    )
-    uploads = scene.loop.start(
-        scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in scene.workers])
-    )
-    yield from _aggregate(scene, function, bucket, bucket.place)
+    bucket = Bucket(str(scene.exchange.storage), len(scene.workers))
+    turns = scene.each(scene.workers, lambda worker: _turn(scene, worker, bucket))
+    uploads = scene.loop.start(turns)
+    yield from _aggregate(scene, str(scene.exchange.aggregator), bucket, bucket.place)
     yield uploads
 
 
 def regional_stores(scene: Scene) -> Process:
     """Run through the regions' stores: aggregate in each, then the regions' sums."""
     top = Bucket(str(scene.exchange.storage), len(scene.site_groups))
-    regions = scene.loop.start(
-        scene.meet(
-            [
-                (site_group, _region(scene, place, top))
-                for place, site_group in scene.site_groups.items()
-            ]
-        )
-    )
+    regions = scene.loop.start(scene.regions(lambda place, _: _region(scene, place, top)))
     yield from _aggregate(scene, str(scene.exchange.aggregator), top, top.place)
     yield regions
 
@@ -187,9 +168,8 @@ def _region(scene: Scene, place: str, top: Bucket) -> Process:
     yield scene.services.start_s  # a function copies the last mean
     yield from _moved(scene, top.place, place)
     yield from _moved(scene, place, place)
-    uploads = scene.loop.start(
-        scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in site_group])
-    )
+    turns = scene.each(site_group, lambda worker: _turn(scene, worker, bucket))
+    uploads = scene.loop.start(turns)
     yield from _aggregate(scene, place, bucket, top.place)
     yield uploads
     top.add()
@@ -236,11 +216,9 @@ def region_hub(scene: Scene) -> Process:
     """Run H steps in each region, send models to the hub, and its mean back to workers."""
     hub = scene.heads[str(scene.exchange.aggregator)]
     others = [head for head in scene.heads.values() if head is not hub]
-    yield from scene.meet(
-        [(site_group, local_steps(scene, place)) for place, site_group in scene.site_groups.items()]
-    )
-    yield from scene.meet([((head,), scene.direct(head, hub)) for head in others])
-    yield from scene.meet([((head,), scene.direct(hub, head)) for head in others])
+    yield from scene.regions(lambda place, _: local_steps(scene, place))
+    yield from scene.each(others, lambda head: scene.direct(head, hub))
+    yield from scene.each(others, lambda head: scene.direct(hub, head))
     yield from broadcast(scene)
 
 

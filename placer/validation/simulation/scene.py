@@ -7,7 +7,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import fsum
@@ -143,6 +143,16 @@ class Scene:
             for worker in site_group:
                 self.waits(worker, self.loop.now - end)
 
+    def regions(self, job: Callable[[str, SiteGroup], Process]) -> Process:
+        """Run a job of each region, of its place and workers, up to a barrier."""
+        yield from self.meet(
+            [(group, job(place, group)) for place, group in self.site_groups.items()]
+        )
+
+    def each(self, workers: Iterable[Machine], job: Callable[[Machine], Process]) -> Process:
+        """Run a job of each of some workers up to a barrier."""
+        yield from self.meet([((worker,), job(worker)) for worker in workers])
+
     def _noted(self, job: Process, ends: list[float], k: int) -> Process:
         yield from job
         ends[k] = self.loop.now
@@ -187,8 +197,7 @@ class Scene:
 
     def host_work(self, site_group: SiteGroup, peers: int) -> Process:
         """Let hosts average at the pace of their class; none ends before all have."""
-        jobs = [((worker,), _sleep(self.averaging(worker, peers))) for worker in site_group]
-        yield from self.meet(jobs)
+        yield from self.each(site_group, lambda worker: _sleep(self.averaging(worker, peers)))
 
     def moved(self, src: str, dst: str, size: float) -> None:
         """Count bytes."""
@@ -309,15 +318,13 @@ DONE = 1e-12
 """Share of a flow, or of the time on the clock, that rounding may leave over."""
 
 
+@dataclass(eq=False, slots=True)
 class Port:
     """One direction of a machine's network."""
 
-    __slots__ = ("bytes_per_s", "open", "room")
-
-    def __init__(self, bytes_per_s: float) -> None:
-        self.bytes_per_s = bytes_per_s
-        self.room = 0.0
-        self.open = 0
+    bytes_per_s: float
+    room: float = 0.0
+    open: int = 0
 
 
 class Flow:
