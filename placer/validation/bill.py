@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import fsum
 from typing import Any
@@ -113,7 +113,7 @@ def bill_document(
             "say how long it ran, such as --hours 24, or check --period and --tag",
         )
     lines = [
-        _line(one, found.matched[number], run_h)
+        _line(one, found.matched[number], found.machine_hours(number), run_h)
         for number, one in enumerate(planned)
         if one.usd_per_hour or found.matched[number]
     ]
@@ -127,8 +127,8 @@ def bill_document(
         cost=COLUMNS[cost],
         hours=run_h,
         hours_given=hours is not None,
-        first=_moment(min, (charge.starts for charge in matched)),
-        last=_moment(max, (charge.ends or charge.starts for charge in matched)),
+        first=_moment(min((charge.starts for charge in matched), default=None)),
+        last=_moment(max((charge.ends or charge.starts for charge in matched), default=None)),
         rates=[*dict.fromkeys(charge.rate for charge in found.compared if charge.rate)],
         lines=lines,
         predicted_usd=predicted_usd,
@@ -285,16 +285,17 @@ class _Matches:
         return fsum(one.machines * hours for one, hours in kinds) / machines if kinds else None
 
 
-def _line(one: Planned, charges: Sequence[Charge], hours: float) -> BilledLine:
+def _line(
+    one: Planned, charges: Sequence[Charge], machine_hours: float | None, hours: float
+) -> BilledLine:
     predicted = one.usd_per_hour * hours
     charged = _usd(charges) if charges else None
-    named = [c.hours for c in charges if one.machines and c.machine and c.hours is not None]
     return BilledLine(
         component=one.component,
         what=one.what,
         place=one.place,
         charges=len(charges),
-        machine_hours=fsum(named) if named else None,
+        machine_hours=machine_hours,
         predicted_usd=predicted,
         charged_usd=charged,
         difference_usd=None if charged is None else charged - predicted,
@@ -362,11 +363,8 @@ def _relative(charged: float, predicted: float) -> float | None:
     return (charged - predicted) / predicted if predicted > 0 else None
 
 
-def _moment(
-    which: Callable[[Sequence[datetime]], datetime], times: Iterable[datetime]
-) -> str | None:
-    every = list(times)
-    return which(every).astimezone(UTC).isoformat() if every else None
+def _moment(time: datetime | None) -> str | None:
+    return None if time is None else time.astimezone(UTC).isoformat()
 
 
 def _spaced(market: str) -> str:
