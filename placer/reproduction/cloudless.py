@@ -24,9 +24,8 @@ from placer.records import replace
 from placer.reproduction.comparison import (
     Finding,
     Reproduction,
-    claimed,
+    judged_claims,
     paper_row,
-    published_claims,
     reproduction,
 )
 from placer.solving.answer import SolveOptions
@@ -97,7 +96,7 @@ def reproduce() -> Reproduction:
     book = load_catalog(BOOK)
     cases, faster = list(elastic_cases(book)), list(speed_ups(book))
     findings = {"L01": _saving(cases), "L02": _speed(faster)}
-    claims = tuple(claimed(claim, findings[claim.id]) for claim in published_claims(FOLDER))
+    claims = judged_claims(FOLDER, lambda claim: findings[claim.id])
     rows = [row for case in cases for row in _cost_rows(case)]
     rows += [_row(one, "times as fast as synchronous", "x", one.times) for one in faster]
     return reproduction(

@@ -4,7 +4,7 @@ verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -56,11 +56,6 @@ class PublishedRun:
     calibrates: str
     source: str
     as_of: str
-
-
-def published_claims(book: str) -> tuple[PublishedClaim, ...]:
-    """Read the claims of a book's paper from claims.csv."""
-    return tuple(PublishedClaim(**row) for row in _rows(book, "claims.csv"))
 
 
 def published_runs(book: str) -> tuple[PublishedRun, ...]:
@@ -118,11 +113,14 @@ class Finding:
     why: str
 
 
-def claimed(said: PublishedClaim, found: Finding) -> Claim:
-    """Put what placer found beside a published claim."""
-    told = asdict(said)
-    published = told.pop("value")
-    return Claim(**told, published=published, verdict=found.verdict, ours=found.ours, why=found.why)
+def judged_claims(book: str, judge: Callable[[PublishedClaim], Finding]) -> tuple[Claim, ...]:
+    """Put what placer finds beside each claim of a book's paper, from claims.csv."""
+    claims = []
+    for row in _rows(book, "claims.csv"):
+        said = PublishedClaim(**row)
+        told = {**asdict(said), **asdict(judge(said))}
+        claims.append(Claim(published=told.pop("value"), **told))
+    return tuple(claims)
 
 
 class Reproduction(measured.Reproduction, Shown, frozen=True):

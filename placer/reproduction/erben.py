@@ -20,9 +20,8 @@ from placer.reproduction.comparison import (
     PublishedClaim,
     PublishedRun,
     Reproduction,
-    claimed,
+    judged_claims,
     paper_row,
-    published_claims,
     published_runs,
     reproduction,
     told,
@@ -83,7 +82,7 @@ def reproduce() -> Reproduction:
     """Estimate every published run and check the claims."""
     bench = Bench(load_catalog(BOOK))
     runs = [work_out(run, bench) for run in published_runs(BOOK)]
-    claims = tuple(claimed(claim, judged(claim, runs, bench)) for claim in published_claims(BOOK))
+    claims = judged_claims(BOOK, lambda claim: judged(claim, runs, bench))
     rows = (*map(speed_row, runs), *map(sent_row, runs))
     missed = [c.id for c in claims if c.verdict == Verdict.CONTRADICTED]
     notes = (*NOTES, f"Claims that miss their tolerance or order: {', '.join(missed)}.")

@@ -79,11 +79,9 @@ class Bench:
         """The same places without a measured link: all are estimated from coordinates."""
         return network_of(replace(self.book, links=()))
 
-    def place(
-        self, model: str, workers: str, tbs: int | None = None, *, same_zone: bool = True
-    ) -> tuple[Placement, Problem]:
+    def place(self, model: str, workers: str, tbs: int | None = None) -> tuple[Placement, Problem]:
         """Place workers as on the command line."""
-        wish = Requirements(same_zone=same_zone, target_batch_size=tbs)
+        wish = Requirements(same_zone=True, target_batch_size=tbs)
         problem = Problem(profile=load_profile(model), catalog=self.book, requirements=wish)
         return place_by_hand(workers, problem), problem
 

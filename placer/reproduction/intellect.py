@@ -18,9 +18,8 @@ from placer.reproduction.comparison import (
     Finding,
     PublishedClaim,
     Reproduction,
-    claimed,
+    judged_claims,
     paper_row,
-    published_claims,
     reproduction,
     told,
 )
@@ -95,9 +94,7 @@ def reproduce() -> Reproduction:
     rows = [row for scenario in SCENARIOS for row in ring_rows(scenario, network, profile)]
     rows += [butterfly_row(scenario, network, profile) for scenario in SCENARIOS]
     rows.append(node_row(book, profile))
-    claims = tuple(
-        claimed(claim, _finding(claim, rows, profile)) for claim in published_claims(BOOK)
-    )
+    claims = judged_claims(BOOK, lambda claim: _finding(claim, rows, profile))
     return reproduction(
         paper="intellect-1", title=TITLE, rows=tuple(rows), claims=claims, notes=NOTES
     )

@@ -14,10 +14,9 @@ from placer.reproduction.comparison import (
     LINK_ERROR,
     Finding,
     PublishedClaim,
-    claimed,
     decided,
+    judged_claims,
     percent_range,
-    published_claims,
     told,
     within,
 )
@@ -58,21 +57,15 @@ def judged(study: Study) -> tuple[Claim, ...]:
     twice of them as well.
     """
     others = other_assumptions(study.book)
-    return tuple(
-        claimed(
-            claim,
-            CHECKS[claim.id](claim, study)
-            if claim.id in PUBLISHED_INPUTS
-            else _steady(claim, study, others),
-        )
-        for claim in published_claims(BOOK)
-    )
+    return judged_claims(BOOK, lambda claim: _steady(claim, study, others))
 
 
 def _steady(claim: PublishedClaim, study: Study, others: Mapping[str, Study]) -> Finding:
     """Judge a claim under each set of assumptions: undecided where the verdict changes."""
     check = CHECKS[claim.id]
     finding = check(claim, study)
+    if claim.id in PUBLISHED_INPUTS:
+        return finding
     changed = [
         words for words, other in others.items() if check(claim, other).verdict != finding.verdict
     ]
