@@ -188,19 +188,16 @@ def _role(this: CloudFunction) -> dict[str, Any]:
     return {
         "Type": "AWS::IAM::Role",
         "Properties": {
-            "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
-            "Policies": [
-                {
-                    "PolicyName": "aggregate",
-                    "PolicyDocument": {"Version": "2012-10-17", "Statement": statements},
-                }
-            ],
+            "AssumeRolePolicyDocument": _policy([trust]),
+            "Policies": [{"PolicyName": "aggregate", "PolicyDocument": _policy(statements)}],
         },
     }
 
 
 def worker_policy(this: CloudFunction) -> dict[str, Any]:
-    """Build the policy of a worker, which calls the function where the bucket cannot."""
+    """Build the policy to attach to the role of the workers, which call the function where the
+    bucket cannot.
+    """
     name, run = this.source.name, this.run
     statements = [
         allowed(arn(name, f"{run}/{GRADIENTS}/*"), "s3:PutObject"),
@@ -209,7 +206,11 @@ def worker_policy(this: CloudFunction) -> dict[str, Any]:
     ]
     if not this.called_by_bucket:
         statements.append(allowed([function_arn(this.name, this.region)], "lambda:InvokeFunction"))
-    return managed("Put gradients and get means of one training run", statements)
+    words = "Put gradients and get means of one training run"
+    return {
+        "Type": "AWS::IAM::ManagedPolicy",
+        "Properties": {"Description": words, "PolicyDocument": _policy(statements)},
+    }
 
 
 def _may_list(bucket: str, keys: str) -> dict[str, Any]:
@@ -220,10 +221,5 @@ def _may_list(bucket: str, keys: str) -> dict[str, Any]:
     return allowed(arn(bucket), "s3:ListBucket", Condition=condition)
 
 
-def managed(description: str, statements: list[dict[str, Any]]) -> dict[str, Any]:
-    """Build a policy to attach to the machines' role."""
-    document = {"Version": "2012-10-17", "Statement": statements}
-    return {
-        "Type": "AWS::IAM::ManagedPolicy",
-        "Properties": {"Description": description, "PolicyDocument": document},
-    }
+def _policy(statements: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"Version": "2012-10-17", "Statement": statements}
