@@ -84,7 +84,9 @@ def round_seconds(rehearsal: Rehearsal) -> float:
     """Return the shortest of the rounds that count, each as long as its slowest worker."""
     workers = rehearsal.plan.workers
     rounds = rounds_of(rehearsal.records, rehearsal.plan)
-    return min((max(by_rank(records, "step_s", workers)) for records in rounds), default=0.0)
+    return min(
+        (max(by_rank(records, "step_s", workers).values()) for records in rounds), default=0.0
+    )
 
 
 def _priced_again(rehearsal: Rehearsal) -> list[Line]:

@@ -17,6 +17,7 @@ from placer.market.catalog import device_name
 from placer.records import replace
 from placer.validation.calibration.run_log import (
     LEAST_ROUNDS,
+    by_rank,
     check_model,
     counted_rounds,
     read_run,
@@ -168,20 +169,17 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> list[LostWorker]:
 
 def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> list[ObservedSpeed]:
     """Sum the medians over rounds of each machine, by kind."""
-    by_rank: dict[int, list[float]] = defaultdict(list)
+    each: dict[int, list[float]] = defaultdict(list)
     for records in rounds:
-        samples: dict[int, float] = defaultdict(float)
-        seconds: dict[int, float] = defaultdict(float)
-        for record in records:
-            samples[record["rank"]] += record["samples"]
-            seconds[record["rank"]] += record["calculation_s"]
-        for rank, done in samples.items():
-            if done and seconds[rank] > 0:
-                by_rank[rank].append(done / seconds[rank])
+        samples = by_rank(records, "samples", manifest.workers)
+        for rank, seconds in by_rank(records, "calculation_s", manifest.workers).items():
+            if samples[rank] and seconds > 0:
+                each[rank].append(samples[rank] / seconds)
+    groups = groups_by_worker(manifest.groups)
     kinds: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
-    for rank, rates in sorted(by_rank.items()):
-        group = group_of(rank, manifest.groups)
-        if group is not None and group.samples_per_second is not None:
+    for rank, rates in sorted(each.items()):
+        group = groups[rank]
+        if group.samples_per_second is not None:
             kinds[group.offer.gpu, group.offer.gpu_count].append(
                 (group.samples_per_second, median(rates))
             )

@@ -191,10 +191,10 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
         if _is_beside(records, workers)
     ]
     late = len(beside) == len(rounds)
-    calculation = [max(by_rank(records, "calculation_s", workers)) for records in rounds]
-    each = [by_rank(records, "step_s", workers) for records in rounds]
+    calculation = [max(by_rank(records, "calculation_s", workers).values()) for records in rounds]
+    each = [by_rank(records, "step_s", workers).values() for records in rounds]
     whole = [fmean(seconds) if late else max(seconds) for seconds in each]
-    samples = [sum(by_rank(records, "samples", workers)) for records in rounds]
+    samples = [sum(by_rank(records, "samples", workers).values()) for records in rounds]
     return RoundSeconds(
         calculation=median(calculation),
         between=median(
@@ -210,13 +210,13 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
     )
 
 
-def by_rank(records: Iterable[Record], key: str, workers: int) -> list[float]:
-    """Return the sum of a figure of some steps, of each worker."""
+def by_rank(records: Iterable[Record], key: str, workers: int) -> dict[int, float]:
+    """Return the sum of a figure of some steps, by worker."""
     totals: dict[int, float] = defaultdict(float)
     for record in records:
         if record["rank"] < workers:
             totals[record["rank"]] += record[key]
-    return list(totals.values())
+    return totals
 
 
 def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
