@@ -57,14 +57,12 @@ def difference(path: str, files: Mapping[str, str]) -> str:
     """Compare what lies in a folder with what would be written, as a unified diff."""
     target, parts = _target(path), []
     for name, text in sorted({**dict.fromkeys(left_over(path, files), ""), **files}.items()):
+        file = target / name
         try:
-            present = (
-                (target / name).read_text(encoding="utf-8") if (target / name).is_file() else ""
-            )
+            present = file.read_text(encoding="utf-8") if file.is_file() else ""
         except (OSError, UnicodeDecodeError) as error:
-            raise PlacerError(
-                f"cannot read '{target / name}': {error}", "give the folder of an export"
-            ) from None
+            hint = "give the folder of an export"
+            raise PlacerError(f"cannot read '{file}': {error}", hint) from None
         lines = (present.split("\n"), text.split("\n"))
         parts += [
             f"{line}\n"
@@ -78,16 +76,14 @@ def left_over(path: str, files: Mapping[str, str]) -> list[str]:
     folder = _target(path)
     if not (folder / MANIFEST).is_file():
         return []
-    others = sorted(
-        entry
-        for entry in folder.iterdir()
-        if entry.is_file() and not entry.is_symlink() and entry.name not in files
-    )
-    return [
+    return sorted(
         entry.name
-        for entry in others
-        if FALLBACK.fullmatch(entry.name) or MARK.encode() in _head(entry)
-    ]
+        for entry in folder.iterdir()
+        if entry.is_file()
+        and not entry.is_symlink()
+        and entry.name not in files
+        and (FALLBACK.fullmatch(entry.name) or MARK.encode() in _head(entry))
+    )
 
 
 def _head(file: Path) -> bytes:
