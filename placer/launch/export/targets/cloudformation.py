@@ -97,20 +97,16 @@ def _stack(plan: ExportPlan, this: CloudFunction, *, workers: bool, called: bool
 
 
 def _template(resources: dict[str, Any]) -> dict[str, Any]:
-    outputs = (
-        {"WorkerPolicy": {"Value": {"Ref": "WorkerPolicy"}}} if "WorkerPolicy" in resources else {}
-    )
-    return {
+    built: dict[str, Any] = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "Gradient exchange of a training run, written by placer",
-        **(
-            {"Parameters": {"NumpyLayer": LAYER}, "Conditions": {"HasNumpy": HAS_NUMPY}}
-            if "Function" in resources
-            else {}
-        ),
-        "Resources": resources,
-        **({"Outputs": outputs} if outputs else {}),
     }
+    if "Function" in resources:
+        built |= {"Parameters": {"NumpyLayer": LAYER}, "Conditions": {"HasNumpy": HAS_NUMPY}}
+    built["Resources"] = resources
+    if "WorkerPolicy" in resources:
+        built["Outputs"] = {"WorkerPolicy": {"Value": {"Ref": "WorkerPolicy"}}}
+    return built
 
 
 def _readme(plan: ExportPlan) -> str:

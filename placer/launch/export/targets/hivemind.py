@@ -115,6 +115,7 @@ def optimizer_arguments(plan: ExportPlan) -> dict[str, Any]:
     manifest, exchange = plan.manifest, plan.manifest.exchange
     local = exchange.strategy == "local-sgd"
     late = exchange.overlap and not local
+    size = {"averager_opts": {"target_group_size": manifest.workers}}
     return {
         "optimizer": {
             "run_id": manifest.name,
@@ -123,11 +124,7 @@ def optimizer_arguments(plan: ExportPlan) -> dict[str, Any]:
             "averaging_timeout": exchange.timeouts.averaging_s,
             "next_chunk_timeout": max(NEXT_CHUNK_S, exchange.timeouts.matchmaking_s),
             "average_state_every": 1 if local else AVERAGE_STATE_EVERY,
-            **(
-                {}
-                if manifest.workers == 1
-                else {"averager_opts": {"target_group_size": manifest.workers}}
-            ),
+            **(size if manifest.workers > 1 else {}),
             "use_local_updates": local,
             "delay_grad_averaging": late,
             "delay_optimizer_step": late,
@@ -175,13 +172,11 @@ def _readme(plan: ExportPlan) -> str:
     address = manifest.rendezvous.address_variable
     start = [
         f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints "
-        "/ip4/ADDRESS/tcp/.../p2p/ID"
-    ]
-    start += [
+        "/ip4/ADDRESS/tcp/.../p2p/ID",
         "export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh printed "
-        "it; on every machine"
+        "it; on every machine",
+        *start_commands(plan, [group.name for group in manifest.groups]),
     ]
-    start += start_commands(plan, [group.name for group in manifest.groups])
     sections = [
         ("Launch", words if manifest.workers > 1 else [*words, *meeting_words(plan)], start),
         ("Watch", ["bootstrap.sh reports the number of peers every 30 s."], []),

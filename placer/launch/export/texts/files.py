@@ -39,12 +39,9 @@ def heading(plan: ExportPlan, target: str) -> list[str]:
         f"{format_plain(expected.step_seconds['total'])} s {each}",
         f"expected cost {_range(usd)} USD/h",
     ]
-    edited = (
-        ["edited by hand: the expected figures are those of the plan before the edit"]
-        if plan.edited
-        else []
-    )
-    return [*lines, *edited]
+    if plan.edited:
+        lines.append("edited by hand: the expected figures are those of the plan before the edit")
+    return lines
 
 
 def comments(lines: Iterable[str]) -> str:

@@ -122,14 +122,12 @@ def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
             "AWS, `placer export --to cloudformation`",
             "writes stacks of the buckets and the aggregator: deploy them first.",
         ]
+    told = (
+        f"`{meeting.address_variable}` is an address of rank 0 (the first machine of "
+        f"`{meeting.group}`) that every machine reaches."
+    )
     return [
-        *(
-            found
-            or [
-                f"`{meeting.address_variable}` is an address of rank 0 (the first machine of "
-                f"`{meeting.group}`) that every machine reaches."
-            ]
-        ),
+        *(found or [told]),
         "torch.distributed also opens ports of its own choice between all machines, without "
         "encryption or passwords:",
         f"use a private network (VPN, peering) over all places; port {meeting.port} alone is not "
