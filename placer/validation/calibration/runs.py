@@ -4,8 +4,9 @@ belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -119,14 +120,12 @@ class MeasuredRun:
 
 def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
     """Read a runs file or a log (``.jsonl``); a `PlacerError` names the wrong lines."""
-    profiles: dict[str, ModelProfile] = {}
-    runs = []
+    runs, profile_of = [], cache(load_profile)
     logged = path.suffix == ".jsonl"
     for line, row in [run_log_row(path)] if logged else read_numbered_rows(path, TABLE):
         try:
-            runs.append(
-                _run(line, {**dict.fromkeys(file_columns(TABLE)), **row}, catalog, profiles)
-            )
+            whole = {**dict.fromkeys(file_columns(TABLE)), **row}
+            runs.append(_run(line, whole, catalog, profile_of))
         except PlacerError as error:
             raise PlacerError(
                 f"{path}:{line}: {error.message}", error.hint, exit_code=error.exit_code
@@ -141,23 +140,21 @@ def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
 
 
 def _run(
-    line: int, row: dict[str, Any], catalog: Catalog, profiles: dict[str, ModelProfile]
+    line: int, row: dict[str, Any], catalog: Catalog, profile_of: Callable[[str], ModelProfile]
 ) -> MeasuredRun:
-    model, asked = row["model"], row.get("question")
+    asked = row.get("question")
     wish = Requirements(
         compression=row["compression"] or None,
         streams=row["streams"] or 1,
         target_batch_size=row["target_batch_size"] or None,
     )
     if asked is None:
-        if model not in profiles:
-            profiles[model] = load_profile(model)
-        problem = Problem(profile=profiles[model], catalog=catalog, requirements=wish)
+        profile = profile_of(row["model"])
     else:  # the plan's own profile and machines, which the book may not have
         whole = Problem.from_dict(asked)
         wish = replace(wish, transport=whole.requirements.transport)
-        catalog = whole.catalog
-        problem = Problem(profile=whole.profile, catalog=catalog, requirements=wish)
+        catalog, profile = whole.catalog, whole.profile
+    problem = Problem(profile=profile, catalog=catalog, requirements=wish)
     placement = place_by_hand(row["workers"], problem)
     step_s = _step_s(row, problem.batch)
     run = MeasuredRun(
