@@ -18,9 +18,13 @@ from typing import Any
 from run_plans import plan_of, settings_of
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.loopback_store import LOOPBACK, store_at
+from placer.launch.runtime.processes.loopback_store import (
+    LIGHTHOUSE,
+    LOOPBACK,
+    serve_lighthouse,
+    store_at,
+)
 from placer.launch.runtime.processes.worker import run_worker
-from placer.launch.runtime.strategies.replicas import LIGHTHOUSE, serve_lighthouse
 
 PRELOADED = ["torch", "torch.distributed", "torch._dynamo", "boto3"]
 LONGEST_S = 240.0

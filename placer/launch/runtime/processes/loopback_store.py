@@ -1,4 +1,6 @@
-"""The store at which the processes of a run meet, open to no more networks than it needs."""
+"""The store at which the processes of a run meet, open to no more networks than it needs; and
+torchft's lighthouse, whose address stands there.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,17 @@ from ipaddress import ip_address
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.run_plan import RunPlan
 
 LOOPBACK = "127.0.0.1"
 MOST_WAITING = 1024
 """Processes that may knock at the store at once."""
+LIGHTHOUSE = "lighthouse"
+"""Key of the lighthouse's address in the store of the run."""
+LONG_S = 86_400.0
+"""Without a quorum the lighthouse waits for all: each world gives up by itself."""
+BEATS_S = 5.0
+"""A world that the lighthouse has not heard of for so long is gone."""
 
 
 def store_at(host: str, port: int, timeout_s: float, listening: int | None = None) -> Any:
@@ -92,3 +101,20 @@ def _taken(port: int, error: OSError) -> PlacerError:
     taken = error.errno == errno.EADDRINUSE
     words = f"port {port} is taken" if taken else f"cannot serve on port {port}: {error.strerror}"
     return PlacerError(words, "choose another MASTER_PORT", exit_code=1)
+
+
+def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, str]:
+    """Serve torchft's lighthouse, which knows who lives; return it and its address. An exchange
+    waits for all worlds that live, or with a quorum until ``grace_s`` after that many have come.
+    """
+    from torchft.coordination import LighthouseServer
+
+    grace_s = plan.grace_s if plan.quorum is not None and plan.grace_s else LONG_S
+    server = LighthouseServer(
+        bind=f"{host}:0",
+        min_replicas=plan.quorum or plan.workers,
+        join_timeout_ms=int(grace_s * 1000),
+        quorum_tick_ms=20,
+        heartbeat_timeout_ms=int(min(BEATS_S, timeout_s) * 1000),
+    )
+    return server, f"http://{host}:{server.address().rsplit(':', 1)[1]}"

@@ -20,7 +20,12 @@ import time
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.loopback_store import connected, store_at
+from placer.launch.runtime.processes.loopback_store import (
+    LIGHTHOUSE,
+    connected,
+    serve_lighthouse,
+    store_at,
+)
 from placer.launch.runtime.processes.reports import Report, error_record, reporter
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.shaped_network.kernel import end_with_parent
@@ -82,8 +87,6 @@ def _exchange(store: Any, asked: dict[str, Any], report: Report) -> None:
 
 def _run(job: dict[str, Any]) -> dict[str, int]:
     """Start the workers and wait; return code 0, or how the first that failed has ended."""
-    from placer.launch.runtime.strategies.replicas import LIGHTHOUSE  # PyTorch with it
-
     plan, join_s = plan_from(job["manifest"], "manifest"), job["settings"]["join_s"]
     host, port = job["host"], job["port"]
     if not job["serves"]:
@@ -96,8 +99,6 @@ def _run(job: dict[str, Any]) -> dict[str, int]:
 
 def _lighthouse(plan: RunPlan, job: dict[str, Any]) -> str:
     """Serve torchft's lighthouse in a process: its threads do not survive a fork."""
-    from placer.launch.runtime.strategies.replicas import serve_lighthouse
-
     read, write = os.pipe()
     if os.fork() == 0:
         end_with_parent()

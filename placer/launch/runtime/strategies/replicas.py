@@ -16,8 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from placer.launch.runtime.processes.loopback_store import shared_store
-from placer.launch.runtime.run_plan import RunPlan
+from placer.launch.runtime.processes.loopback_store import LIGHTHOUSE, shared_store
 from placer.launch.runtime.strategies.strategy import Strategy
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire import Feedback, PeerLostError, Wire, butterfly_sum
@@ -29,31 +28,8 @@ RATES = {"local-sgd": 1.0, "diloco": 0.7, "streaming-diloco": 0.4}
 """Outer learning rates: of Douillard et al. (2023; 0.6 to 0.8 is best in Charles et al., 2025) and
 of Douillard et al. (2025). Local SGD replaces the model by the mean: rate 1 without momentum.
 """
-LIGHTHOUSE = "lighthouse"
-"""Key of the lighthouse's address in the store of the run."""
 OWN_SHARE = 0.5
 """A worker's share where a late outer step meets it: alpha of Douillard et al. (2025)."""
-LONG_S = 86_400.0
-"""Without a quorum the lighthouse waits for all: each world gives up by itself."""
-BEATS_S = 5.0
-"""A world that the lighthouse has not heard of for so long is gone."""
-
-
-def serve_lighthouse(plan: RunPlan, host: str, timeout_s: float) -> tuple[Any, str]:
-    """Serve torchft's lighthouse, which knows who lives; return it and its address. An exchange
-    waits for all worlds that live, or with a quorum until ``grace_s`` after that many have come.
-    """
-    from torchft.coordination import LighthouseServer
-
-    grace_s = plan.grace_s if plan.quorum is not None and plan.grace_s else LONG_S
-    server = LighthouseServer(
-        bind=f"{host}:0",
-        min_replicas=plan.quorum or plan.workers,
-        join_timeout_ms=int(grace_s * 1000),
-        quorum_tick_ms=20,
-        heartbeat_timeout_ms=int(min(BEATS_S, timeout_s) * 1000),
-    )
-    return server, f"http://{host}:{server.address().rsplit(':', 1)[1]}"
 
 
 class Replicas(Strategy):
