@@ -244,9 +244,7 @@ def _instant_rates(placement: Placement) -> tuple[Rate, ...]:
             gpu=gpu,
             gpu_count=count,
             framework=framework,
-            value=INSTANT,
-            low=INSTANT,
-            high=INSTANT,
+            **dict.fromkeys(("value", "low", "high"), INSTANT),
             basis="assumed",
             source="a rehearsal does not calculate",
         )

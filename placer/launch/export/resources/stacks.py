@@ -11,7 +11,7 @@ from typing import Any
 from placer.documents.manifest.manifest_reader import plain_name
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.serverless.functions import ROUND, CloudFunction, functions_of, region_of
+from placer.launch.serverless.functions import ROUND, CloudFunction, region_of
 from placer.launch.serverless.protocol import FORMATS, GRADIENTS, MEANS
 from placer.problem.exchange import traits
 from placer.units import GIB
@@ -25,11 +25,6 @@ RUNTIME_GIB = 0.25
 MOST_GIB = 10.0
 MOST_SECONDS = 900
 """Limits of AWS Lambda."""
-
-
-def aggregators(plan: ExportPlan) -> tuple[CloudFunction, ...]:
-    """List the functions of a plan, the global one last."""
-    return functions_of(plan.manifest, json.loads(plan.text))
 
 
 def check_aggregators(plan: ExportPlan) -> None:

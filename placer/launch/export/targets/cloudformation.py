@@ -13,7 +13,6 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import object_name
 from placer.launch.export.resources.stacks import (
     MOST_SECONDS,
-    aggregators,
     bucket,
     check_aggregators,
     function,
@@ -32,7 +31,7 @@ from placer.launch.export.texts.readme import (
     start_commands,
     wish_words,
 )
-from placer.launch.serverless.functions import CloudFunction, region_of
+from placer.launch.serverless.functions import CloudFunction, functions_of, region_of
 
 LAYER = {
     "Type": "String",
@@ -57,7 +56,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 def stacks(plan: ExportPlan) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return region and template of each stack by name, the one with the exchange bucket first."""
-    *sums, last = aggregators(plan)
+    *sums, last = functions_of(plan.manifest, json.loads(plan.text))
     main = region_of(last.source.place)
     together = last.called_by_bucket
     built = {"exchange": (main, _stack(plan, last, workers=not sums, called=together))}

@@ -66,11 +66,6 @@ def _range(figure: Range) -> str:
 BASH = "#!/usr/bin/env bash\n"
 
 
-def exports(environment: Mapping[str, str]) -> list[str]:
-    """Write the lines that set and export variables, whatever their values contain."""
-    return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-
-
 def script(
     heading: Iterable[str],
     environment: Mapping[str, str],
@@ -84,7 +79,8 @@ def script(
     Assignments that do not read back as what was meant are a defect, said instead of being written.
     """
     start = BASH + "".join(f"#SBATCH {line}\n" for line in directives) + comments(heading)
-    text = start + "\n".join(["set -euo pipefail", *exports(environment), *tail]) + "\n"
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    text = start + "\n".join(["set -euo pipefail", *exports, *tail]) + "\n"
     if assignments(text) != dict(environment):
         raise PlacerError(
             "the shell script does not read back as what was meant",
