@@ -25,6 +25,8 @@ from placer.units import SECONDS_PER_HOUR
 from ._market.arrays import Array
 from ._mode import Mode
 
+FINITE = 1e300
+"""Slack is taken of no more than this, so that what is infinite stays so."""
 STRICT = 1e-9
 """An improvement smaller than this counts as a tie."""
 
@@ -289,8 +291,11 @@ class Target:
             # Egress and data are charged for the least samples/s that an improvement can have, so
             # what is left for machines is never too little.
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
-            paid = np.where(weights[:, 1:2] > 0, weights[:, 1:2] * most_c, 0.0)
-            built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
+            paid = weights[:, 1:2] * most_c
+            if self.max_usd_per_hour == math.inf:
+                paid = np.where(weights[:, 1:2] > 0, paid, 0.0)
+            # An infinite speed in a row without it is no number here, and infinite below.
+            built = weights[:, :1] * least_v - paid
             taken: float | Array = 0.0
             if weights.shape[1] > 2:
                 each = np.where(weights[:, 2:] > 0, weights[:, 2:] * self.most_of_sums, 0.0)
@@ -312,7 +317,7 @@ class Target:
                     within = np.where(np.isfinite(taken), tangent - taken, -np.inf)
                 built = np.maximum(built, within)
         # Lower by a little: sums that the search adds in another order must not miss by rounding.
-        return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
+        return built - 1e-9 * np.minimum(np.maximum(np.abs(built), 1.0), FINITE)
 
     def _unheld(self, least_v: Array) -> Array:
         """Return the speeds of all workers by themselves that a speed asks for where their store
