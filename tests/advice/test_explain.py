@@ -25,7 +25,7 @@ from placer.advice.explanation.break_even import (
 )
 from placer.advice.explanation.explain import explain, why_not
 from placer.advice.explanation.marginal_values import stay_or_leave, worth_of_more
-from placer.advice.explanation.subject import Asker, place_subject, read_subject, wanting
+from placer.advice.explanation.subject import Asker, read_subject, wanting
 from placer.advice.explanation.wishes import find_conflict, wishes_of, without
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -125,7 +125,7 @@ def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
     if not others:
         reject()
     for place in others:
-        subject = place_subject(place)
+        subject = read_subject(place, problem)
         forced = wanting(problem, used=(Used(place=place),))
         got = price_break_even(subject, [forced], ASKER.best(forced), result, ASKER)
         free = with_scaled_prices(problem.catalog, subject.matches, 0.0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import aimed_at, objective_of
@@ -158,13 +158,13 @@ class Subject:
     kind: Kind
     name: str
     rules: tuple[Used, ...] = ()
-    changes: tuple[tuple[str, object], ...] = ()
-    narrow: tuple[tuple[str, object], ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    narrow: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = True
 
     def forced(self, problem: Problem) -> Iterator[Problem]:
         """Yield the question with the subject forced in: one of these has its best answer."""
-        changed = wanting(problem, **dict(self.changes))
+        changed = wanting(problem, **self.changes)
         if not self.rules:
             yield changed
         for rule in self.rules:
@@ -172,12 +172,12 @@ class Subject:
 
     def narrowed(self, problem: Problem) -> Problem:
         """Return the question with nothing else admitted."""
-        return wanting(problem, **dict((*self.changes, *self.narrow)))
+        return wanting(problem, **{**self.changes, **self.narrow})
 
     def matches(self, offer: VmOffer) -> bool:
         """Return whether a machine is the subject, so that its price decides."""
         if self.kind == "market":
-            return dict(self.changes)["market"] == offer.market
+            return bool(self.changes["market"] == offer.market)
         return any(uses(rule, offer.place, offer.device, offer.market) for rule in self.rules)
 
     def chosen(self, placement: Placement) -> bool:
@@ -185,10 +185,10 @@ class Subject:
         if self.kind == "exchange":
             return placement.exchange.strategy == self.name
         if self.kind == "market":
-            return all(group.market == dict(self.changes)["market"] for group in placement.groups)
+            return all(group.market == self.changes["market"] for group in placement.groups)
         if self.kind == "regions":
-            low, high = (value for _, value in self.changes if isinstance(value, int))
-            return low <= len(placement.places) <= high
+            count = len(placement.places)
+            return bool(self.changes["min_regions"] <= count <= self.changes["max_regions"])
         return any(
             uses(rule, g.place, g.device, g.market) for rule in self.rules for g in placement.groups
         )
@@ -204,7 +204,7 @@ def read_subject(text: str, problem: Problem) -> Subject:
     if counted:
         return regions_subject(int(counted[1]))
     if word in MARKETS:
-        return Subject(kind="market", name=word, changes=(("market", MARKETS[word]),))
+        return Subject(kind="market", name=word, changes={"market": MARKETS[word]})
     if word == STAGES:
         return Subject(kind=STAGES, name="stages of several devices", whole=False)
     if word in EXCHANGES[1:]:
@@ -212,7 +212,7 @@ def read_subject(text: str, problem: Problem) -> Subject:
     if "=" in word:
         return _offer_subject(word, problem)
     catalog = problem.catalog
-    for read, make in ((gpus_of, gpu_subject), (patterns_of, _place_patterns)):
+    for read, make in ((gpus_of, gpu_subject), (patterns_of, place_subject)):
         try:
             subject = read(word, catalog)
         except PlacerError as error:
@@ -222,16 +222,6 @@ def read_subject(text: str, problem: Problem) -> Subject:
         return make(word, subject, problem)
     known = [*catalog.regions, *catalog.rented_gpus, *EXCHANGES[1:], *MARKETS, "2-regions", STAGES]
     raise unknown("place, GPU, exchange or market", word, known)
-
-
-def place_subject(place: str) -> Subject:
-    """Build the subject of one place."""
-    return Subject(
-        kind="place",
-        name=place,
-        rules=(Used(place=place, given=False),),
-        narrow=(("places_in", (place,)),),
-    )
 
 
 def gpu_subject(name: str, gpus: tuple[str, ...], problem: Problem) -> Subject:
@@ -247,7 +237,7 @@ def gpu_subject(name: str, gpus: tuple[str, ...], problem: Problem) -> Subject:
         kind="gpu",
         name=name,
         rules=rules[:MOST_RULES],
-        narrow=(("gpus", gpus),),
+        narrow={"gpus": gpus},
         whole=len(rules) <= MOST_RULES,
     )
 
@@ -264,15 +254,14 @@ def exchange_subject(name: str, problem: Problem) -> Subject:
         changes |= dict.fromkeys(("min_local_steps", "max_local_steps"))
     changes |= {"max_workers": max(2, wish.max_workers), "min_regions": least}
     changes |= {"max_regions": max(least, wish.max_regions)}
-    return Subject(kind="exchange", name=name, changes=tuple(changes.items()))
+    return Subject(kind="exchange", name=name, changes=changes)
 
 
 def regions_subject(count: int) -> Subject:
     """Build the subject of one region, or some number of them and more."""
     most = 1 if count == 1 else ALL_REGIONS
     name = "one region" if count == 1 else f"{count} regions"
-    changes = (("min_regions", count), ("max_regions", most))
-    return Subject(kind="regions", name=name, changes=changes)
+    return Subject(kind="regions", name=name, changes={"min_regions": count, "max_regions": most})
 
 
 def _offer_subject(word: str, problem: Problem) -> Subject:
@@ -290,19 +279,19 @@ def _offer_subject(word: str, problem: Problem) -> Subject:
             f"catalog '{problem.catalog.name}' has no {word}",
             f"see placer offers --in {spec.place}",
         )
-    narrow: list[tuple[str, object]] = [("places_in", (spec.place,)), ("gpus", (spec.gpu,))]
-    return Subject(kind="offer", name=word, rules=(rule,), narrow=tuple(narrow))
+    narrow = {"places_in": (spec.place,), "gpus": (spec.gpu,)}
+    return Subject(kind="offer", name=word, rules=(rule,), narrow=narrow)
 
 
-def _place_patterns(word: str, patterns: tuple[str, ...], problem: Problem) -> Subject:
-    """Return the place, or the places that a pattern, a provider or a continent stands for."""
+def place_subject(word: str, patterns: tuple[str, ...], problem: Problem) -> Subject:
+    """Build the subject of a place, or of those that a pattern or a continent stands for."""
     places = patterns if len(patterns) == 1 else _rented(patterns, problem)
     rules = tuple(Used(place=place, given=False) for place in places[:MOST_RULES])
     return Subject(
         kind="place",
         name=word,
         rules=rules,
-        narrow=(("places_in", patterns),),
+        narrow={"places_in": patterns},
         whole=len(places) <= MOST_RULES,
     )
 
@@ -352,7 +341,7 @@ def tempting(result: Result) -> Iterator[Subject]:
     used_gpus = {group.gpu for group in placement.groups}
     place = _cheapest(pool for pool in problem.pools if pool.offer.place not in placement.places)
     if place is not None:
-        yield place_subject(place.offer.place)
+        yield place_subject(place.offer.place, (place.offer.place,), problem)
     gpu = _cheapest(pool for pool in problem.pools if pool.offer.gpu not in used_gpus)
     if gpu is not None:
         yield gpu_subject(gpu.offer.gpu, (gpu.offer.gpu,), problem)
