@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from placer.advice.explanation.subject import Asker, Trial, aimed
 from placer.advice.recommendation.bottlenecks import is_usual
-from placer.advice.recommendation.nearest import limit_words
+from placer.advice.recommendation.nearest import LIMITS, limit_words
 from placer.documents.schemas.explanation import Conflict, Remedy
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
@@ -18,14 +18,6 @@ from placer.units import counted, format_duration, format_number, format_usd
 
 PLAIN = Requirements()
 """A request without wishes."""
-LIMIT_OBJECTIVES = {
-    "budget": "cost",
-    "throughput": "throughput",
-    "deadline": "throughput",
-    "total-budget": "total",
-    "carbon": "carbon",
-}
-"""Limits that have a least relaxation, and the objective that finds it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -287,14 +279,15 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy[Option]:
             change = "--data :move instead of :stay"
             return Remedy(code=wish.code, change=change, best=moved, proved=moved.proved)
     free = without(problem, [wish])
-    asked = aimed(free, LIMIT_OBJECTIVES.get(wish.code, free.requirements.objective))
+    _, objective = LIMITS.get(wish.code, ("", free.requirements.objective))
+    asked = aimed(free, objective)
     if wish.code == "carbon" and not asked.pools:
         asked = free  # no machine has known emissions, so no limit on them would do
     trial = asker.best(asked)
     option, change = trial.option(wish.code), wish.change
     if option is None:
         change = ""
-    elif asked is not free and wish.code in LIMIT_OBJECTIVES:
+    elif asked is not free and wish.code in LIMITS:
         change = limit_words(option, problem.requirements)
     elif asked is not free and wish.code == "gpu":
         change = f"--gpu {','.join(sorted({g.gpu for g in option.placement.groups}))}"

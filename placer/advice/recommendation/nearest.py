@@ -17,6 +17,14 @@ from placer.solving.result import Option
 from placer.solving.solve import solve
 from placer.units import format_plain
 
+LIMITS = {
+    "budget": ("budget_usd_per_hour", "cost"),
+    "throughput": ("min_samples_per_second", "throughput"),
+    "deadline": ("deadline_s", "throughput"),
+    "total-budget": ("budget_usd", "total"),
+    "carbon": ("max_carbon_g_per_hour", "carbon"),
+}
+"""Fields of limits that have a least relaxation, and the objectives that find it."""
 BASELINE_NODES = 1_000
 """Nodes of a search whose answer is only compared with and need not be proved."""
 Change = tuple[str, Requirements, str]
@@ -51,16 +59,9 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
 
 def _freed(wish: Requirements) -> Iterator[Change]:
     """Yield each limit without which the best for it is looked for: label, wishes."""
-    if wish.budget_usd_per_hour is not None:
-        yield "budget", replace(aimed_at(wish, "cost"), budget_usd_per_hour=None), ""
-    if wish.min_samples_per_second is not None:
-        yield "throughput", replace(aimed_at(wish, "throughput"), min_samples_per_second=None), ""
-    if wish.deadline_s is not None:
-        yield "deadline", replace(aimed_at(wish, "throughput"), deadline_s=None), ""
-    if wish.budget_usd is not None:
-        yield "total-budget", replace(aimed_at(wish, "total"), budget_usd=None), ""
-    if wish.max_carbon_g_per_hour is not None:
-        yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
+    for code, (field, objective) in LIMITS.items():
+        if getattr(wish, field) is not None:
+            yield code, replace(aimed_at(wish, objective), **{field: None}), ""
 
 
 def limit_words(option: Option, wish: Requirements) -> str:
@@ -72,7 +73,10 @@ def limit_words(option: Option, wish: Requirements) -> str:
         speed = estimate.effective_samples_per_second.value
         return f"--min-throughput {format_plain(speed * 0.9995, 4)}/s"
     if option.label == "deadline":
-        return f"--deadline {_deadline(totals_of(estimate, wish).seconds.value)}"
+        minutes = totals_of(estimate, wish).seconds.value * 1.0005 / 60
+        if minutes < 600:
+            return f"--deadline {math.ceil(minutes)}min"
+        return f"--deadline {math.ceil(minutes / 6) / 10:g}h"
     if option.label == "total-budget":
         return f"--budget {totals_of(estimate, wish).usd.value * 1.0005 + 0.005:.2f}usd"
     emitted = 0.0 if estimate.carbon_g_per_hour is None else estimate.carbon_g_per_hour.value
@@ -81,8 +85,7 @@ def limit_words(option: Option, wish: Requirements) -> str:
 
 def _widened(wish: Requirements) -> Iterator[Change]:
     """Yield every other wish that can be widened, and all limits together: label, wishes, words."""
-    free = replace(wish, budget_usd_per_hour=None, min_samples_per_second=None)
-    free = replace(free, deadline_s=None, budget_usd=None, max_carbon_g_per_hour=None)
+    free = replace(wish, **dict.fromkeys(field for field, _ in LIMITS.values()))
     given = (
         ("--budget", wish.budget_usd_per_hour or wish.budget_usd),
         ("--min-throughput", wish.min_samples_per_second),
@@ -125,12 +128,6 @@ def solve_changed(
     return Option(
         placement=result.placement, estimate=result.estimate, label=label, note=note, proved=proved
     )
-
-
-def _deadline(seconds: float) -> str:
-    """Write a deadline that so many seconds just keep: in whole minutes, or tenths of an hour."""
-    minutes = seconds * 1.0005 / 60
-    return f"{math.ceil(minutes)}min" if minutes < 600 else f"{math.ceil(minutes / 6) / 10:g}h"
 
 
 def short_search(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
