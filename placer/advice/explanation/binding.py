@@ -12,7 +12,6 @@ from placer.cost_model.limits import joint_use, quota_use, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.documents.schemas.explanation import Binding, JointLimits, Limit, LimitUnit
 from placer.problem.admitted_exchanges import exchanges
-from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
 from placer.problem.workers.resources import NO_QUOTA_GPUS
@@ -47,8 +46,16 @@ UNCOUNTED: Amounts = (None, None)
 
 
 def find_binding(result: Result, asker: Asker) -> Binding[Option]:
-    """Find out which limits keep a better placement than the result away."""
-    ample, plain = _without_quotas(result, asker), _without_defaults(result, asker)
+    """Find out which limits keep a better placement than the result away.
+
+    ``ample`` is the best answer without quotas, ``plain`` that without the limits that nobody asked
+    for, where there are several.
+    """
+    problem, defaults, ample, plain = result.problem, _defaults(result), None, None
+    if problem.requirements.has_quotas:
+        ample = asker.wanting(problem, result.placement, quotas=(), quota_gpus=None, supply=None)
+    if len(defaults) > 1:
+        plain = asker.best(without(problem, defaults), beat=result.value)
     limits = [
         *_wish_limits(result, plain, asker),
         *(() if ample is None else _quota_limits(ample, result, asker)),
@@ -86,7 +93,11 @@ def _joint(
     if not better:
         return None if better is None else ()
     assert trial.placement is not None
-    broken = [wish for wish in wishes if _breaks(trial.placement, wish, wishes, problem)]
+    broken = [
+        wish
+        for wish in wishes
+        if violations(trial.placement, _given_up(problem, [w for w in wishes if w is not wish]))
+    ]
     if len(broken) == 2:
         return (_joint_of(broken, trial, result),)
     pairs = sorted(combinations(wishes, 2), key=lambda pair: -sum(wish in broken for wish in pair))
@@ -97,11 +108,6 @@ def _joint(
             found.append(_joint_of(pair, one, result))
     found.sort(key=lambda joint: -joint.gain)
     return tuple(found) or (_joint_of(broken or wishes, trial, result),)
-
-
-def _breaks(placement: Placement, kept: Wish, wishes: Sequence[Wish], problem: Problem) -> bool:
-    """Tell whether a placement breaks one wish where the others are given up."""
-    return bool(violations(placement, _given_up(problem, [w for w in wishes if w is not kept])))
 
 
 def _given_up(problem: Problem, wishes: Sequence[Wish]) -> Problem:
@@ -122,23 +128,6 @@ def gain_of(trial: Trial | Option, result: Result) -> float | None:
     if trial.estimate is None or result.value is None:
         return None
     return -result.objective.loss(result.objective.value(trial.estimate), result.value)
-
-
-def _without_quotas(result: Result, asker: Asker) -> Trial | None:
-    """Return the best answer without quotas; None if there are none."""
-    if not result.problem.requirements.has_quotas:
-        return None
-    return asker.wanting(result.problem, result.placement, quotas=(), quota_gpus=None, supply=None)
-
-
-def _without_defaults(result: Result, asker: Asker) -> Trial | None:
-    """Return the best answer without the limits that nobody asked for; None if there is at most one
-    of them.
-    """
-    wishes = _defaults(result)
-    if len(wishes) < 2:
-        return None
-    return asker.best(without(result.problem, wishes), beat=result.value)
 
 
 def _defaults(result: Result) -> list[Wish]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -273,16 +273,7 @@ def explain(
     with allowance.opened(time_limit_s, options.memory_limit_bytes, options.cancel):
         read = tuple(read_subject(text, problem) for text in subjects)
         if contradiction(problem) or not problem.pools:
-            result = Result(
-                problem=problem,
-                status=Status.INFEASIBLE,
-                placement=None,
-                estimate=None,
-                bound=None,
-                solver=solver,
-                seconds=0.0,
-                candidates=0,
-            )
+            result = Result(problem=problem, status=Status.INFEASIBLE, solver=solver)
         else:
             options = replace(options, time_limit_s=min(options.time_limit_s, time_limit_s))
             result = preferred(solve(problem, solver, options), solver, options)
@@ -293,17 +284,14 @@ def explain(
             made = replace(
                 made,
                 binding=binding,
-                why_not=tuple(_asked(read or tempting(result), result, asker)),
+                why_not=tuple(
+                    why_not(subject, result, asker)
+                    for subject in read or tempting(result)
+                    if asker.seconds_left > 0
+                ),
                 worth=tuple(worth_of_more(result, binding, asker)),
                 staying=stay_or_leave(result, asker),
             )
         elif result.status is Status.INFEASIBLE:
             made = replace(made, conflict=find_conflict(problem, asker))
         return replace(made, complete=asker.seconds_left > 0, seconds=time.monotonic() - started)
-
-
-def _asked(subjects: Iterable[Subject], result: Result, asker: Asker) -> Iterator[WhyNot[Option]]:
-    """Answer one subject after the other until the time is up."""
-    for subject in subjects:
-        if asker.seconds_left > 0:
-            yield why_not(subject, result, asker)
