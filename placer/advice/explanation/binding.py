@@ -26,23 +26,10 @@ MEMORY = "memory"
 """Code of the limit that machines are too small for the model."""
 MOST_BUCKETS = 3
 """Quotas of a place, GPU and market that are looked at one by one."""
-UNITS: dict[str, LimitUnit] = {
-    "budget": "usd_per_hour",
-    "throughput": "samples_per_second",
-    "most-workers": "workers",
-    "fewest-workers": "workers",
-    "most-regions": "regions",
-    "fewest-regions": "regions",
-    "quota": "gpus",
-    "deadline": "seconds",
-    "total-budget": "usd",
-    "carbon": "g_per_hour",
-    "per-sample": "usd_per_million_samples",
-}
-"""Unit of the limits that have an amount."""
-Amounts = tuple[float | None, float | None]
-"""How much of a limit is used, and the limit."""
-UNCOUNTED: Amounts = (None, None)
+Amounts = tuple[LimitUnit, float | None, float | None]
+"""Unit of a limit, how much of it is used, and the limit."""
+UNCOUNTED: Amounts = ("", None, None)
+"""Of a limit without an amount."""
 
 
 def find_binding(result: Result, asker: Asker) -> Binding[Option]:
@@ -161,36 +148,40 @@ def _wish_limits(result: Result, plain: Trial | None, asker: Asker) -> Iterator[
 
 
 def _amounts(wish: Wish, result: Result) -> Amounts:
-    """Return how much of a limit is used, and the limit."""
+    """Return the unit of a limit, how much of it is used, and the limit."""
     (placement, got), asked = result.found, result.problem.requirements
+    speed, per_sample = got.effective_samples_per_second.value, got.usd_per_million_samples
+    regions = len(placement.places)
     amounts: dict[str, Amounts] = {
-        "budget": (got.usd_per_hour.total, asked.budget_usd_per_hour),
-        "throughput": (got.effective_samples_per_second.value, asked.min_samples_per_second),
-        "most-workers": (placement.workers, asked.max_workers),
-        "fewest-workers": (placement.workers, asked.min_workers),
-        "most-regions": (len(placement.places), asked.max_regions),
-        "fewest-regions": (len(placement.places), asked.min_regions),
-        "per-sample": (got.usd_per_million_samples, asked.most_usd_per_million_samples),
+        "budget": ("usd_per_hour", got.usd_per_hour.total, asked.budget_usd_per_hour),
+        "throughput": ("samples_per_second", speed, asked.min_samples_per_second),
+        "most-workers": ("workers", placement.workers, asked.max_workers),
+        "fewest-workers": ("workers", placement.workers, asked.min_workers),
+        "most-regions": ("regions", regions, asked.max_regions),
+        "fewest-regions": ("regions", regions, asked.min_regions),
+        "per-sample": ("usd_per_million_samples", per_sample, asked.most_usd_per_million_samples),
+        "carbon": ("g_per_hour", None, None),
     }
     if got.carbon_g_per_hour is not None:
-        amounts["carbon"] = got.carbon_g_per_hour.value, asked.max_carbon_g_per_hour
+        emitted = got.carbon_g_per_hour.value
+        amounts["carbon"] = "g_per_hour", emitted, asked.max_carbon_g_per_hour
     if asked.samples is not None:
         totals = totals_of(got, asked)
-        amounts["deadline"] = totals.seconds.value, asked.deadline_s
-        amounts["total-budget"] = totals.usd.value, asked.budget_usd
+        amounts["deadline"] = "seconds", totals.seconds.value, asked.deadline_s
+        amounts["total-budget"] = "usd", totals.usd.value, asked.budget_usd
     return amounts.get(wish.code, UNCOUNTED)
 
 
 def _limit(
     code: str, words: str, amounts: Amounts, trial: Trial, result: Result, asker: Asker
 ) -> Limit[Option]:
-    binds = improves(trial, result, asker.options.gap)
+    binds, (unit, used, limit) = improves(trial, result, asker.options.gap), amounts
     return Limit(
         code=code,
         words=words,
-        unit=UNITS.get(code, ""),
-        used=amounts[0],
-        limit=amounts[1],
+        unit=unit,
+        used=used,
+        limit=limit,
         binds=binds,
         without=trial.option() if binds else None,
         gain=gain_of(trial, result) if binds else None,
@@ -228,7 +219,7 @@ def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit[
     if not improves(ample, result, asker.options.gap):
         if used:
             bucket = max(used, key=lambda key: used[key] / max(1, quota(*key)))
-            amounts = used[bucket], quota(*bucket)
+            amounts: Amounts = ("gpus", used[bucket], quota(*bucket))
             yield _limit("quota", bucket_words(bucket), amounts, ample, result, asker)
         return
     more = {} if ample.placement is None else quota_use(ample.placement, problem)
@@ -239,13 +230,14 @@ def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit[
     each = joint[:]
     for bucket in buckets[:MOST_BUCKETS]:
         trial = asker.best(with_bucket(problem, bucket, NO_QUOTA_GPUS), start=placement)
-        amounts = used.get(bucket, 0), quota(*bucket)
+        amounts = ("gpus", used.get(bucket, 0), quota(*bucket))
         each.append(_limit("quota", bucket_words(bucket), amounts, trial, result, asker))
     binding = [limit for limit in each if limit.binds]
     yield from binding
     if not binding:
         names = ", ".join((*(limit.words for limit in joint), *map(bucket_words, buckets)))
-        yield _limit("quota", f"quotas of {names} together", UNCOUNTED, ample, result, asker)
+        words = f"quotas of {names} together"
+        yield _limit("quota", words, ("gpus", None, None), ample, result, asker)
 
 
 def _joint_quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit[Option]]:
@@ -257,9 +249,9 @@ def _joint_quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[
     for row in [row for row, used in use if used > row.most][:MOST_BUCKETS]:
         free = tuple(other for other in wish.quotas if other != row)
         trial = asker.wanting(problem, placement, quotas=free)
-        amounts = joint_use(row, placement, problem), row.most
-        limit = _limit("quota", row.words, amounts, trial, result, asker)
-        yield limit if row.vcpus is None else replace(limit, unit="vcpus")
+        unit: LimitUnit = "gpus" if row.vcpus is None else "vcpus"
+        amounts = (unit, joint_use(row, placement, problem), row.most)
+        yield _limit("quota", row.words, amounts, trial, result, asker)
 
 
 def bucket_words(bucket: tuple[str, str, str]) -> str:
