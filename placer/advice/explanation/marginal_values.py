@@ -84,28 +84,23 @@ def _counted(
     asked: Asked, more: Callable[[int], Problem], result: Result, asker: Asker
 ) -> Worth[Option]:
     """Value one more, and bisect for the fewest that change anything: more never gets worse."""
+    tried: dict[int, Trial] = {}
 
-    def tried(count: int) -> tuple[Trial, bool]:
-        trial = asker.best(more(count), start=result.placement)
-        return trial, bool(improves(trial, result, asker.options.gap))
+    def better(count: int) -> bool:
+        tried[count] = asker.best(more(count), start=result.placement)
+        return bool(improves(tried[count], result, asker.options.gap))
 
-    one, better = tried(1)
-    least: tuple[int, Trial] | None = (1, one) if better else None
-    if least is None:
-        most = max(2, round((MOST_FACTOR - 1) * asked.limit))
-        trial, better = tried(most)
-        least, low = ((most, trial) if better else None), 1
-        while least is not None and least[0] - low > 1:
-            middle = (low + least[0]) // 2
-            trial, better = tried(middle)
-            if better:
-                least = middle, trial
-            else:
-                low = middle
-    option = None if least is None else least[1].option()
-    return _valued(
-        asked, one, None if least is None or option is None else (least[0], option), result, asker
-    )
+    low = least = 1
+    if not better(1):
+        least = max(2, round((MOST_FACTOR - 1) * asked.limit))
+        if not better(least):
+            return _valued(asked, tried[1], None, result, asker)
+        while least - low > 1:
+            middle = (low + least) // 2
+            low, least = (low, middle) if better(middle) else (middle, least)
+    option = tried[least].option()
+    found = None if option is None else (least, option)
+    return _valued(asked, tried[1], found, result, asker)
 
 
 def _bandwidth(use: LinkUse, result: Result, asker: Asker) -> Worth[Option]:
@@ -132,14 +127,15 @@ def _valued(
     difference, gain = (0.0, 0.0) if better is False else (None, None)
     if better and trial.value is not None and result.value is not None:
         difference, gain = trial.value - result.value, gain_of(trial, result)
+    increase, least_best = least or (None, None)
     return Worth(
         **asked._asdict(),
         best=trial.option() if better else None,
         difference=difference,
         gain=gain,
-        least=None if least is None else least[0],
-        least_best=None if least is None else least[1],
-        least_gain=None if least is None else gain_of(least[1], result),
+        least=increase,
+        least_best=least_best,
+        least_gain=None if least_best is None else gain_of(least_best, result),
     )
 
 
