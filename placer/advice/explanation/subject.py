@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal
 
+from placer.advice.recommendation.nearest import wanting
 from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import aimed_at, objective_of
 from placer.errors import PlacerError, unknown
@@ -118,11 +119,6 @@ class Asker:
     def wanting(self, problem: Problem, start: Placement | None = None, **changes: object) -> Trial:
         """Find the best placement of a problem with other wishes."""
         return self.best(wanting(problem, **changes), start=start)
-
-
-def wanting(problem: Problem, **changes: object) -> Problem:
-    """Return the same question with other wishes."""
-    return replace(problem, requirements=replace(problem.requirements, **changes))
 
 
 def aimed(problem: Problem, objective: str) -> Problem:
@@ -318,17 +314,17 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
         problems += [place] if place else []
         reasons += problems or [problem.quota_problem(offer) or unknown_why]
     exclusions = tuple(dict.fromkeys(reasons))
-    wish = problem.requirements
-    open_ = replace(
-        wish,
+    places = problem.requirements.places_in
+    opened = wanting(
+        problem,
         gpus=(),
-        places_in=("*", *wish.places_in) if wish.places_in else (),
+        places_in=("*", *places) if places else (),
         places_not_in=(),
         market="any",
         require_measured=False,
         oldest_price=None,
     )
-    return replace(problem, requirements=open_), exclusions or ("the book has no such machine",)
+    return opened, exclusions or ("the book has no such machine",)
 
 
 def tempting(result: Result) -> Iterator[Subject]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from placer.advice.explanation.subject import Asker, Trial, aimed
 from placer.advice.recommendation.bottlenecks import is_usual
-from placer.advice.recommendation.nearest import LIMITS, limit_words
+from placer.advice.recommendation.nearest import LIMITS, limit_words, wanting
 from placer.documents.schemas.explanation import Conflict, Remedy
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
@@ -42,7 +42,7 @@ def without(problem: Problem, wishes: Iterable[Wish]) -> Problem:
     changed = {
         name: value for wish in wishes for name, value in zip(wish.fields, wish.values, strict=True)
     }
-    return replace(problem, requirements=replace(problem.requirements, **changed))
+    return wanting(problem, **changed)
 
 
 def wishes_of(problem: Problem) -> Iterator[Wish]:

@@ -31,6 +31,11 @@ Change = tuple[str, Requirements, str]
 """A label, changed wishes, and what is changed in words."""
 
 
+def wanting(problem: Problem, **changes: object) -> Problem:
+    """Return the same question with other wishes."""
+    return replace(problem, requirements=replace(problem.requirements, **changes))
+
+
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
     """Find what fits after one wish is changed: a limit; else any other wish, or all limits."""
     wish, options = problem.requirements, short_search(options, BASELINE_NODES)

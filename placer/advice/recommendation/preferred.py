@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, timedelta
 
+from placer.advice.recommendation.nearest import wanting
 from placer.cost_model.estimate import offer_of
 from placer.documents.result_parts import OLDER
 from placer.errors import PlacerError
@@ -69,9 +70,7 @@ def _best_of_copies(best: Result, solver: str, options: SolveOptions) -> Result:
     """Return the best answer with a copy, or the answer as it is with the bound on all copies."""
     problem, wish = best.problem, best.problem.requirements
     ahead, fresh = best.objective, replace(options, start=None)
-    anywhere = replace(
-        problem, requirements=replace(wish, data_store=None, data_source=wish.data_store)
-    )
+    anywhere = wanting(problem, data_store=None, data_source=wish.data_store)
     if not anywhere.data_copies:  # no other store
         return best
     least = solve(anywhere, solver, replace(fresh, beat=best.value))
@@ -81,8 +80,7 @@ def _best_of_copies(best: Result, solver: str, options: SolveOptions) -> Result:
         return _bounded(best, least, options.gap)
     found = best
     for store in _stores(best, least):
-        kept = replace(wish, data_store=store.place, data_source=wish.data_store)
-        there = replace(problem, requirements=kept)
+        there = wanting(problem, data_store=store.place, data_source=wish.data_store)
         if contradiction(there):
             continue
         one = solve(there, solver, replace(fresh, beat=found.value))
@@ -163,7 +161,7 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
     placement, got = best.found
     since = (date.fromisoformat(book.as_of[1]) - timedelta(days=NEW_DAYS)).isoformat()
     oldest = min((offer.as_of for offer in _rented(placement, best.problem)), default=since)
-    asked = replace(best.problem, requirements=replace(wish, oldest_price=since))
+    asked = wanting(best.problem, oldest_price=since)
     if oldest >= since or not asked.pools:
         return best
     least = value - best.objective.sign * WITHIN * abs(value)

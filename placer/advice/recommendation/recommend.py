@@ -21,6 +21,7 @@ from placer.advice.recommendation.nearest import (
     nearest,
     short_search,
     solve_changed,
+    wanting,
 )
 from placer.advice.recommendation.notes import (
     WORTH_A_WORD,
@@ -177,7 +178,8 @@ def _started(problem: Problem, solver: str, options: SolveOptions) -> Result:
         return best
     drafting = replace(options.deaf, proof="quick", time_limit_s=DRAFT_SHARE * options.time_limit_s)
     for most in MORE_WORKERS:
-        draft = solve(_with_most(problem, most), solver, replace(drafting, start=best.placement))
+        more = wanting(problem, max_workers=most)
+        draft = solve(more, solver, replace(drafting, start=best.placement))
         if draft.value is None:  # with even more there may be an answer
             continue
         if best.value is not None and not draft.objective.better(
@@ -196,16 +198,12 @@ def _grown(result: Result, solver: str, options: SolveOptions) -> Result:
             continue
         if not _lacks_workers(result) or allowance.current().spent:
             break
-        asked = _with_most(result.problem, most)
+        asked = wanting(result.problem, max_workers=most)
         result = solve(asked, solver, replace(options, start=best.placement))
         if result.placement is None and best.placement is not None:
             break
         best = result
     return best
-
-
-def _with_most(problem: Problem, workers: int) -> Problem:
-    return replace(problem, requirements=replace(problem.requirements, max_workers=workers))
 
 
 def _may_grow(problem: Problem) -> bool:
@@ -308,10 +306,7 @@ def best_local(result: Result, solver: str, options: SolveOptions) -> Placement 
         return None
     if value is None or value <= 0 or allowance.current().spent:
         return None
-    local = replace(
-        result.problem,
-        requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS),
-    )
+    local = wanting(result.problem, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS)
     worth = value * WORTH_A_WORD if result.objective.maximised else value / WORTH_A_WORD
     asked, shortly = _shortly(local, solver, options, LOCAL_NODES)
     found = solve(local, asked, replace(shortly, beat=worth))
@@ -340,9 +335,8 @@ def mixing_notes(result: Result, options: SolveOptions) -> Iterator[Warn]:
     problem, value = result.problem, result.value
     if value is None or not _by_kind(problem):
         return
-    wish = replace(problem.requirements, uniform=False)
     drafting = replace(options.deaf, start=result.placement, certificate=False)
-    drafted = solve(replace(problem, requirements=wish), "greedy", drafting).value
+    drafted = solve(wanting(problem, uniform=False), "greedy", drafting).value
     if drafted is not None and result.objective.better(drafted, value, MIXING):
         gain = abs(result.objective.gain(drafted, value) / value)
         yield Warn(
@@ -356,11 +350,8 @@ def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option
     """Return the best placement that leaves data that may move where it is, by a short search."""
     if not problem.requirements.data_moves:
         return None
-    staying, shortly = (
-        problem.requirements.with_data_staying(),
-        short_search(options, BASELINE_NODES),
-    )
-    return solve_changed(problem, staying, solver, shortly, "stay")
+    staying = problem.requirements.with_data_staying()
+    return solve_changed(problem, staying, solver, short_search(options, BASELINE_NODES), "stay")
 
 
 def _baselines(
@@ -374,12 +365,8 @@ def _baselines(
     if len(chosen.places) == 1:
         yield Option.of(chosen, problem, label="single-region", note="the same", same=True)
     else:
-        wish = replace(problem.requirements, min_regions=1, max_regions=1)
-        within, short = (
-            replace(problem, requirements=wish),
-            replace(options.deaf, certificate=False),
-        )
-        single = solve(within, solver, short).placement
+        within = wanting(problem, min_regions=1, max_regions=1)
+        single = solve(within, solver, replace(options.deaf, certificate=False)).placement
         if single is not None:
             yield Option.of(single, problem, label="single-region")
     if blind is not None:
@@ -391,14 +378,14 @@ def _baselines(
 
 def egress_blind(result: Result, solver: str, options: SolveOptions) -> Placement | None:
     """Return what a tool that ignores egress would choose, as far as a short search finds it."""
-    problem, wish, value = result.problem, result.problem.requirements, result.value
+    problem, value = result.problem, result.value
     sightless = replace(problem, catalog=with_scaled_egress(problem.catalog, 0.0))
     if not _only_regions_pay(result) or value is None or value <= 0:
         nodes = BLIND_NODES if len(result.found[0].places) == 1 else BASELINE_NODES
         short = short_search(options, nodes, result.placement)
         return solve(sightless, solver, short).placement
     # What stays in one region pays no egress, so free egress can only favour several regions.
-    spread = replace(sightless, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
+    spread = wanting(sightless, min_regions=max(2, problem.requirements.min_regions))
     short = replace(short_search(options, BASELINE_NODES), beat=value)
     return solve(spread, solver, short).placement or result.placement
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from placer.advice.recommendation.equal_machines import best_equal_machines
+from placer.advice.recommendation.nearest import wanting
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, sampled
 from placer.advice.worlds.changed_question import apply
 from placer.cost_model.convergence import multiplier_of, samples_to_target
@@ -158,7 +159,7 @@ def with_phi(
             usual = samples_to_target(exchange, wish.samples_to_target, problem.profile).value
             rest = (row for row in wish.samples_to_target if row[0] != name)
             rows = ((name, usual * factor.at(share)), *rest)
-            return replace(problem, requirements=replace(wish, samples_to_target=rows))
+            return wanting(problem, samples_to_target=rows)
     return problem
 
 

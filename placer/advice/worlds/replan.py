@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from placer.advice.recommendation.nearest import wanting
 from placer.advice.worlds.changed_question import apply
 from placer.advice.worlds.whatif import Kept, keep
 from placer.cost_model.estimate import estimate, replanned
@@ -252,8 +253,7 @@ def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOpt
         Used(place=p, device=d, market=m, count=n, given=False)
         for (p, d, m), n in sorted(_machines(running.placement).items())
     )
-    wish = world.requirements
-    staying = replace(world, requirements=replace(wish, used=(*wish.used, *rules)))
+    staying = wanting(world, used=(*world.requirements.used, *rules))
     try:
         stays = solve(staying, solver, options)
     except PlacerError:  # nothing of what runs is admitted any more
