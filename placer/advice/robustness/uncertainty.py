@@ -91,16 +91,12 @@ def factors_of(
     problem: Problem, candidates: Sequence[Placement], boxes: Ranges
 ) -> tuple[Factor, ...]:
     """Return the uncertain figures that some placements rest on, with their ranges."""
-    found = (
-        factor
-        for placement in candidates
-        for kind in (_prices, _links, _speeds)
-        for factor in kind(problem, placement, boxes)
-        if factor.low < 1 - 1e-9 or factor.high > 1 + 1e-9
-    )
     by_figure: dict[str, Factor] = {}
-    for factor in found:
-        by_figure.setdefault(factor.figure, factor)
+    for placement in candidates:
+        for kind in (_prices, _links, _speeds):
+            for factor in kind(problem, placement, boxes):
+                if factor.low < 1 - 1e-9 or factor.high > 1 + 1e-9:
+                    by_figure.setdefault(factor.figure, factor)
     return tuple(by_figure.values())
 
 
@@ -116,20 +112,13 @@ def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Chan
     return tuple(sorted(changes, key=lambda change: change.what))
 
 
-def _factor(
-    kind: worlds.Figure, of: str, ends: tuple[float, float], basis: str, measure: str
-) -> Factor:
-    figure, (low, high) = f"{kind}:{of}", ends
-    return Factor(kind=kind, figure=figure, low=low, high=high, basis=basis, measure=measure)
-
-
 def _prices(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
     for offer, _ in offers_of(workers_of(placement, problem), placement, problem):
         fetched = f"placer catalog refresh {offer.provider} --in {offer.region} --gpu {offer.gpu}"
         measure = fetched if offer.provider in REFRESHED else "placer catalog import csv FILE"
         ends = boxes.get("price") or price_interval(offer).factors
-        of = f"{offer.place}:{offer.gpu}:{offer.market.replace('_', '-')}"
-        yield _factor("price", of, ends, offer.price_basis, measure)
+        figure = f"price:{offer.place}:{offer.gpu}:{offer.market.replace('_', '-')}"
+        yield Factor("price", figure, *ends, offer.price_basis, measure=measure)
 
 
 def _links(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
@@ -144,7 +133,7 @@ def _links(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Fa
         known = (link.low / link.bytes_per_second, link.high / link.bytes_per_second)
         ends = boxes.get("bandwidth") or (LINK_SPREAD if link.basis == "estimated" else known)
         measure = f"iperf3 --json from {src} to {dst}, then placer network import iperf3"
-        yield _factor("bandwidth", f"{src}:{dst}", ends, link.basis, measure)
+        yield Factor("bandwidth", f"bandwidth:{src}:{dst}", *ends, link.basis, measure=measure)
 
 
 def _speeds(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
@@ -159,19 +148,21 @@ def _speeds(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[F
         apart, given = node.basis in ("estimated", "assumed"), boxes.get("rate")
         (low, high), (node_low, node_high) = _ends(one), _ends(node)
         if count == 1 or apart:
-            yield _factor("rate", gpu, given or (low, high), one.basis, measure.format(gpu))
+            ends, how = given or (low, high), measure.format(gpu)
+            yield Factor("rate", f"rate:{gpu}", *ends, one.basis, measure=how)
         if count > 1:
             # What is estimated from one GPU moves with it: only what is wider is its own.
             own = (min(1.0, node_low / low), max(1.0, node_high / high))
             ends = ((1.0, 1.0) if given else own) if apart else given or (node_low, node_high)
             device = f"{gpu}:{count}"
-            yield _factor("rate", device, ends, node.basis, measure.format(device))
+            how = measure.format(device)
+            yield Factor("rate", f"rate:{device}", *ends, node.basis, measure=how)
     exchange = placement.exchange
     times = samples_to_target(exchange, problem.requirements.samples_to_target, profile)
     ends = boxes.get("phi", (times.low / times.value, times.high / times.value))
     train = f"train some runs, then --samples-to-target {exchange.strategy}=X"
     ends = ends if placement.workers > 1 else (1.0, 1.0)
-    yield _factor("phi", exchange.strategy, ends, times.basis, train)
+    yield Factor("phi", f"phi:{exchange.strategy}", *ends, times.basis, measure=train)
 
 
 def _ends(rate: Rate) -> tuple[float, float]:
@@ -192,15 +183,13 @@ def latin_hypercube(worlds: int, factors: int, seed: int) -> list[list[float]]:
 
     draw = np.random.default_rng(seed)
     strips = np.array([draw.permutation(worlds) for _ in range(factors)]).reshape(factors, worlds).T
-    samples: list[list[float]] = (
-        (strips + draw.random((worlds, factors))) / max(worlds, 1)
-    ).tolist()
-    return samples
+    shares: list[list[float]] = ((strips + draw.random((worlds, factors))) / worlds).tolist()
+    return shares
 
 
 def check_count(what: str, value: object, most: int) -> int:
     """Refuse numbers of worlds that are none, or beyond reason."""
-    if not isinstance(value, int) or not 0 < value <= most or not math.isfinite(value):
+    if not isinstance(value, int) or not 0 < value <= most:
         raise PlacerError(f"{what} {value!r}", f"give a whole number from 1 to {most:,}")
     return value
 
@@ -214,18 +203,12 @@ def sampled(factors: Sequence[Factor], worlds: int, seed: int) -> list[list[floa
     shared = sorted({g for g in group_of if g is not None and group_of.count(g) > 1})
     rows = latin_hypercube(worlds, len(factors) + len(shared), seed)
     own, common = math.sqrt(1 - TOGETHER), math.sqrt(TOGETHER)
-    built = []
     for row in rows:
         market = dict(zip(shared, map(_score, row[len(factors) :]), strict=True))
-        built.append(
-            [
-                share
-                if group not in market
-                else _NORMAL.cdf(own * _score(share) + common * market[group])
-                for share, group in zip(row, group_of, strict=False)
-            ]
-        )
-    return built
+        for at, group in enumerate(group_of):
+            if group in market:
+                row[at] = _NORMAL.cdf(own * _score(row[at]) + common * market[group])
+    return [row[: len(factors)] for row in rows]
 
 
 def _group(factor: Factor) -> tuple[str, str, str] | None:
