@@ -89,19 +89,15 @@ class Candidate:
 
     def judged(self, world: Sequence[float]) -> tuple[float, bool]:
         """Return the value, and whether a limit is broken."""
-        shares = tuple(world[i] for i in self.uses)
+        shares, wish = tuple(world[i] for i in self.uses), self.problem.requirements
         if shares not in self.known:
-            self.known[shares] = self._judge(shares)
+            outcome = self._outcome(shares)
+            broken: Sequence[object] = broken_limits(outcome, wish)
+            if self.placement.exchange.storage is not None:
+                # Functions have time limits, which slower links can break.
+                broken = violations(self.placement, self._there(shares))
+            self.known[shares] = objective_of(wish).value(outcome), bool(broken)
         return self.known[shares]
-
-    def _judge(self, shares: Shares) -> tuple[float, bool]:
-        wish, storage = self.problem.requirements, self.placement.exchange.storage
-        outcome = self._outcome(shares)
-        value = objective_of(wish).value(outcome)
-        if storage is not None:
-            # Functions have time limits, which slower links can break.
-            return value, bool(violations(self.placement, self._there(shares)))
-        return value, bool(broken_limits(outcome, wish))
 
     def _outcome(self, shares: Shares) -> Outcome:
         """Return what the placement does in a world, from parts that other worlds share: prices of
@@ -115,8 +111,14 @@ class Candidate:
             for kinds in (("bandwidth", "rate"), ("price",), ("phi",))
         )
         outcome: Outcome = self._part("moved", moved, evaluate)
-        usd = replace(outcome.usd, compute=self._part("priced", priced, _machines_usd_per_hour))
-        return replace(outcome, usd=usd, multiplier=self._part("counted", counted, _multiplier))
+        compute = self._part(
+            *("priced", priced),
+            lambda p, world: compute_usd_per_hour(offers_of(workers_of(p, world), p, world)),
+        )
+        times = self._part(
+            "counted", counted, lambda p, world: multiplier_of(p.exchange, world).value
+        )
+        return replace(outcome, usd=replace(outcome.usd, compute=compute), multiplier=times)
 
     def _part(
         self, name: str, shares: Shares, worked_out: Callable[[Placement, Problem], Any]
@@ -128,14 +130,6 @@ class Candidate:
     def _there(self, shares: Shares) -> Problem:
         changed = apply(self.problem, changes_of(self.factors, shares))
         return with_phi(changed, self.placement.exchange, self.factors, shares)
-
-
-def _machines_usd_per_hour(placement: Placement, problem: Problem) -> float:
-    return compute_usd_per_hour(offers_of(workers_of(placement, problem), placement, problem))
-
-
-def _multiplier(placement: Placement, problem: Problem) -> float:
-    return multiplier_of(placement.exchange, problem).value
 
 
 def candidates_of(
@@ -240,21 +234,16 @@ def pool_of_rivals(
     """Return the candidates: the recommendation first, the best of each kind of machine, what local
     search finds, answers of bad worlds.
     """
-    quick = solve(problem, "local_search", options).placement
-    placements = [
-        chosen,
-        *best_equal_machines(problem, RIVALS),
-        *([] if quick is None else [quick]),
-    ]
+    answers = [solve(problem, "local_search", options).placement]
+    rivals = best_equal_machines(problem, RIVALS)
     ends = boxes.get("price", (0.7, 1.6))
     worlds = [_spot_at(problem, times) for times in ends]  # the whole market at either end
     if problem.requirements.max_regions > 1:
         ends = boxes.get("bandwidth", (0.5, 1.5))
-        worlds += [
-            replace(problem, catalog=with_scaled_links(problem.catalog, times)) for times in ends
-        ]
-    answers = (solve(world, solver, options).placement for world in worlds if world is not None)
-    placements += [answer for answer in answers if answer is not None]
+        books = (with_scaled_links(problem.catalog, times) for times in ends)
+        worlds += [replace(problem, catalog=book) for book in books]
+    answers += [solve(world, solver, options).placement for world in worlds if world is not None]
+    placements = [chosen, *rivals, *(answer for answer in answers if answer is not None)]
     for _ in range(ENRICHED):  # in the world that is bad for all so far, another one is best
         factors = shared_factors(candidates_of(problem, [placements[0], *placements[-2:]], boxes))
         shared = (problem, factors, solver, options, None)
