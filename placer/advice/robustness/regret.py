@@ -33,7 +33,7 @@ from placer.advice.robustness.uncertainty import (
     move_together,
 )
 from placer.advice.runner.runner import Opener, answers, here, stopping
-from placer.documents.result_parts import data_document, placement_document, request_document
+from placer.documents.result_parts import data_document, request_document, written
 from placer.documents.schemas import worlds
 from placer.documents.schemas.worlds import MeasuringWorth
 from placer.errors import PlacerError
@@ -147,13 +147,10 @@ class Robustness(Shown):
         if self.result.placement is None:
             nothing = dict.fromkeys(("regret", "worst", "steadiest"))
             return {**head, "factors": [], **nothing, "worth": []}
-
-        def placed(placement: Placement | None) -> dict[str, Any] | None:
-            return None if placement is None else placement_document(placement, problem)
-
+        names = worlds.Factor.__struct_fields__
         return {
             **head,
-            "factors": [_factor(factor) for factor in self.factors],
+            "factors": [{name: getattr(each, name) for name in names} for each in self.factors],
             "spot_price_correlation": TOGETHER if move_together(self.factors) else None,
             "regret": {
                 "kind": "exact" if self.exact else "lower bound",
@@ -177,18 +174,14 @@ class Robustness(Shown):
                 "value": worst.value,
                 "best_value": worst.best_value,
                 "relative_regret": worst.regret,
-                "best_placement": placed(worst.best),
+                "best_placement": written(worst.best, problem),
             },
             "steadiest": {
-                "placement": placed(self.steadiest),
+                "placement": written(self.steadiest, problem),
                 "expected_loss": self.steadiest_regret,
             },
             "worth": to_builtins(list(self.worth)),
         }
-
-
-def _factor(factor: Factor) -> dict[str, Any]:
-    return {name: getattr(factor, name) for name in worlds.Factor.__struct_fields__}
 
 
 def assess(
@@ -231,25 +224,16 @@ def assess(
         if len(candidates) > len(pool):
             pool = candidates_of(problem, candidates, ranges)
             drawn = worlds_of(pool, worlds, options.seed)
-    anew = _solved(result, pool, drawn, solver, each or options, opened) if exact else []
+    anew: list[SolvedWorld] = []
+    if exact:
+        each = each or options
+        shared = (result.problem, shared_factors(pool), solver, each, result.placement)
+        stop = stopping(each, lambda: False)
+        with opened(shared) as runner:
+            anew = list(answers(solved_world, [row for _, row in drawn], runner, stop))
     if options.cancel is not None and options.cancel.is_set():  # worlds were not solved
         raise PlacerError("cancelled before the regret was known", exit_code=130)
     return _judged(result, pool, drawn, anew)
-
-
-def _solved(
-    result: Result,
-    pool: tuple[Candidate, ...],
-    drawn: list[tuple[str, list[float]]],
-    solver: str,
-    options: SolveOptions,
-    opened: Opener,
-) -> list[SolvedWorld]:
-    """Solve each world anew, wherever the runner is."""
-    shared = (result.problem, shared_factors(pool), solver, options, result.placement)
-    stop = stopping(options, lambda: False)
-    with opened(shared) as runner:
-        return list(answers(solved_world, [row for _, row in drawn], runner, stop))
 
 
 def _judged(
