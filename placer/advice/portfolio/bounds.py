@@ -52,7 +52,9 @@ class Program:
         more: Resource | None = None,
     ) -> None:
         self.columns, self.choices, self.more = columns, choices, more
-        self.model = _solver("SCIP" if whole else "GLOP")
+        missing = "a portfolio needs OR-Tools"
+        pywraplp = installed("ortools.linear_solver.pywraplp", missing, "cpsat")
+        self.model: Any = pywraplp.Solver.CreateSolver("SCIP" if whole else "GLOP")
         self.unit = max((abs(column.value) for column in choices), default=0.0) or 1.0
         variable = self.model.IntVar if whole else self.model.NumVar
         blocks, budget = columns.portfolio.blocks, columns.portfolio.budget_usd
@@ -239,12 +241,6 @@ def worths(
                 slots=tuple(sorted(scarce[resource])),
                 runs=tuple(names) if left < missed else UNSET,
             )
-
-
-def _solver(name: str) -> Any:
-    """Open a solver of OR-Tools."""
-    pywraplp = installed("ortools.linear_solver.pywraplp", "a portfolio needs OR-Tools", "cpsat")
-    return pywraplp.Solver.CreateSolver(name)
 
 
 OUT = 10.0

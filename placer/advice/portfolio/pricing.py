@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Literal
 
 from placer.advice.portfolio.columns import Column, Columns, Duals, Group, Held, Resource
 from placer.advice.portfolio.jobs import HOUR_S
@@ -244,6 +245,8 @@ class Pricing:
 
 SLACK = 1e-9
 """Slack of a sum against its limit."""
+AnyUnit = Literal["GPU", "machine", "USD/h", "USD"]
+"""Unit of what jobs take."""
 
 
 class Ledger:
@@ -371,43 +374,32 @@ def displacements(
     """Yield what keeps a job from its column ``alone``; where speed counts, dollars too."""
     portfolio, own = ledger.columns.portfolio, assigned.get(job)
 
-    def holders(amount: Callable[[Column], float]) -> tuple[str, ...]:
-        each = ((-amount(column), number) for number, column in assigned.items() if number != job)
-        rows = sorted((least, portfolio.jobs[number].name) for least, number in each if least)
-        return tuple(name for _, name in rows)
+    def short(
+        resource: str, unit: AnyUnit, wanted: float, left: float, taken: Mapping[int, float]
+    ) -> Displaced:
+        each = (
+            (-amount, portfolio.jobs[number].name) for number, amount in taken.items() if amount
+        )
+        by = tuple(name for _, name in sorted(each))
+        left = max(0.0, left)
+        return Displaced(resource, unit, place="", wanted=wanted, left=left, by=by, slot=0)
 
+    others = {number: column for number, column in assigned.items() if number != job}
     seen = set[str]()
     for key, wanted in sorted(alone.use.items(), key=lambda item: item[0][1]):
         resource, slot = key
         left = ledger.left(key) + (0.0 if own is None else own.use.get(key, 0.0))
         if wanted > left + SLACK and resource.words not in seen:
             seen.add(resource.words)
-            yield Displaced(
-                resource=resource.words,
-                unit=resource.unit,
-                place=resource.place,
-                wanted=wanted,
-                left=max(0.0, left),
-                by=holders(lambda column, key=key: column.use.get(key, 0.0)),  # type: ignore[misc]
-                slot=slot,
-            )
+            taken = {number: column.use.get(key, 0.0) for number, column in others.items()}
+            found = short(resource.words, resource.unit, wanted, left, taken)
+            yield replace(found, place=resource.place, slot=slot)
     team, back = portfolio.jobs[job].team, 0.0 if own is None else own.usd
-
-    def of_team(column: Column) -> float:
-        return column.usd if ledger.columns.groups[column.group].job.team == team else 0.0
-
-    budgets = [(f"of the budget of team {team}", ledger.left_of(team) + back, of_team)]
+    usd = {number: column.usd for number, column in others.items()}
+    mates = {number: paid for number, paid in usd.items() if portfolio.jobs[number].team == team}
+    budgets = [(f"of the budget of team {team}", ledger.left_of(team) + back, mates)]
     if portfolio.budget_usd is not None and portfolio.by_speed:
-        left = portfolio.budget_usd - ledger.usd + back
-        budgets.append(("of the budget", left, lambda column: column.usd))
-    for words, left, amount in budgets:
+        budgets.append(("of the budget", portfolio.budget_usd - ledger.usd + back, usd))
+    for words, left, taken in budgets:
         if alone.usd > left * (1 + SLACK) + SLACK:
-            yield Displaced(
-                resource=words,
-                unit=portfolio.unit,
-                place="",
-                wanted=alone.usd,
-                left=max(0.0, left),
-                by=holders(amount),
-                slot=0,
-            )
+            yield short(words, portfolio.unit, alone.usd, left, taken)
