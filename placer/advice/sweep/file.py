@@ -315,7 +315,10 @@ def read_points(
             first = first or row
             _check_header(row, header or first, f"{path}:{number}")
             continue
-        _check_point(row, first and (header or first), f"{path}:{number}")
+        fault = row_fault(row, header or first) if first else "it stands before the header"
+        if fault:
+            wrong = f"not a point of this sweep: {fault[:200]}"
+            raise PlacerError(f"{path}:{number}: {wrong}", AGAIN)
         if rows.setdefault(row["key"], row) != row:
             raise PlacerError(f"{path}:{number}: two answers for '{row['key']}'", EDITED)
     _check_alike(rows.values(), path)
@@ -390,12 +393,6 @@ def _row(line: str, path: str | Path, number: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise PlacerError(f"{path}:{number}: not a JSON object", AGAIN)
     return row
-
-
-def _check_point(row: Mapping[str, Any], header: Mapping[str, Any] | None, where: str) -> None:
-    fault = "it stands before the header" if header is None else row_fault(row, header)
-    if fault:
-        raise PlacerError(f"{where}: not a point of this sweep: {fault[:200]}", AGAIN)
 
 
 def _check_alike(rows: Iterable[Mapping[str, Any]], path: str | Path) -> None:
