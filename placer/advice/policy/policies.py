@@ -155,7 +155,7 @@ def span(state: State, seen: Observation, tick_h: float, job: Job, market: Marke
     pace, and run on beside spot machines that are starting: make before break. Below the quorum
     nothing is held.
     """
-    room = _room(seen)
+    room = [min(pair) for pair in zip(seen.launched, seen.steady, strict=True)]
     held = {
         zone: count
         for zone, count in enumerate(state.machines[: market.on_demand])
@@ -173,11 +173,6 @@ def _rates(seen: Observation, job: Job) -> list[float]:
     """Return the price of an hour in each zone, with the restarts that its life makes likely."""
     pairs = zip(seen.usd_per_hour, seen.life_h, strict=True)
     return [price * (1 + job.restart_h / life) for price, life in pairs]
-
-
-def _room(seen: Observation) -> list[int]:
-    """Return the machines that each zone has had for half an hour."""
-    return [min(pair) for pair in zip(seen.launched, seen.steady, strict=True)]
 
 
 def _least(job: Job) -> int:

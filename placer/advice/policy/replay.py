@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import chain, islice
@@ -47,7 +47,7 @@ def offline_optimum(
     and work are rounded down: the value is then a bound from below.
     """
     second, levels = _step_s(tick_h, job)
-    ticks = math.ceil(job.deadline_h / tick_h - 1e-9)
+    ticks = ticks_of(job, tick_h)
     whole = round(tick_h * 3600) // second
     last = math.ceil(job.deadline_h * 3600 / second - 1e-6) - (ticks - 1) * whole
     restart = int(job.restart_h * 3600 / second + 1e-6)
@@ -103,18 +103,13 @@ def offline_bound(
     egress or a quorum: each tick offers the lower convex hull of speed and price over one place and
     over several, and the whole is a fractional knapsack.
     """
-    ticks, pieces = math.ceil(job.deadline_h / tick_h - 1e-9), []
-    for tick in range(ticks):
+    pieces = []
+    for tick in range(ticks_of(job, tick_h)):
         hours = min(tick_h, job.deadline_h - tick * tick_h)
-        pieces += [
-            (usd, hours * speed)
-            for usd, speed in _hull(
-                launched[tick].tolist(), usd_per_hour[tick].tolist(), job, market
-            )
-        ]
-    pieces.sort()
+        hull = _hull(launched[tick].tolist(), usd_per_hour[tick].tolist(), job, market)
+        pieces += [(usd, hours * speed) for usd, speed in hull]
     total, left = 0.0, job.work_h
-    for usd, work in pieces:
+    for usd, work in sorted(pieces):
         taken = min(work, left)
         total, left = total + usd * taken, left - taken
         if left <= 0:
@@ -223,12 +218,15 @@ def replay(
     if not starts:
         raise PlacerError("a replay without a start", "give at least one")
     differs = job.machines > trace.most  # what is censored
-    chosen = [
-        policy.name
-        for policy in POLICIES
-        if (policy.name in names if names else differs or not policy.censored)
-    ]
-    dearer = list(_dearer(job)) if "span" in chosen else []
+    usual = [policy.name for policy in POLICIES if differs or not policy.censored]
+    chosen = [name for name in NAMES if name in (names or usual)]
+    dearer: list[tuple[str, Job]] = []
+    if "span" in chosen:  # islands re-form slowly, or several places are slow
+        slow_places = f"several places have {LOW_EFFICIENCY:g} of the speed of one"
+        dearer = [
+            (f"re-forming takes {SLOW_REFORM_H:g} h", replace(job, reform_h=SLOW_REFORM_H)),
+            (slow_places, replace(job, efficiency=LOW_EFFICIENCY)),
+        ]
     wanted = [*((name, job) for name in chosen), *(("span", changed) for _, changed in dearer)]
     parts = [tuple(starts[at : at + PART]) for at in range(0, len(starts), PART)]
     with opened((trace, market)) as runner:
@@ -275,13 +273,6 @@ def replay(
 
 def _minute(time: datetime) -> str:
     return f"{time:%Y-%m-%dT%H:%MZ}"
-
-
-def _dearer(job: Job) -> Iterator[tuple[str, Job]]:
-    """Yield the job where islands re-form slowly, and where several places are slow."""
-    words = f"several places have {LOW_EFFICIENCY:g} of the speed of one"
-    yield f"re-forming takes {SLOW_REFORM_H:g} h", replace(job, reform_h=SLOW_REFORM_H)
-    yield words, replace(job, efficiency=LOW_EFFICIENCY)
 
 
 def _runs(shared: tuple[Trace, Market], asked: tuple[str, Job, Sequence[int]]) -> tuple[Run, ...]:

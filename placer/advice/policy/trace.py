@@ -235,6 +235,8 @@ def trace_of(log: LaunchLog, usd_per_hour: Array, tick_h: float | None = None) -
     if count > MOST_TICKS:
         raise PlacerError(f"{count:,} ticks", f"give longer ticks: at most {MOST_TICKS:,} of them")
     at = np.searchsorted(log.hours, np.arange(count) * tick_h + 1e-6, side="right") - 1
+    repeated = np.concatenate([[False], at[1:] == at[:-1]])
+    seen = (log.launched[at] >= 0) & ~repeated[:, None]
     carried = log.launched.copy()
     for row in range(1, len(carried)):
         carried[row] = np.where(carried[row] < 0, carried[row - 1], carried[row])
@@ -246,12 +248,5 @@ def trace_of(log: LaunchLog, usd_per_hour: Array, tick_h: float | None = None) -
         launched=np.maximum(carried[at], 0),
         usd_per_hour=prices[at],
         most=log.most,
-        carried=float(_unseen(log, at)),
+        carried=1.0 - float(seen.mean()),
     )
-
-
-def _unseen(log: LaunchLog, at: Array) -> float:
-    """Return the share of the grid's cells that no observation of their own fills."""
-    repeated = np.concatenate([[False], at[1:] == at[:-1]])
-    seen = (log.launched[at] >= 0) & ~repeated[:, None]
-    return 1.0 - float(seen.mean())

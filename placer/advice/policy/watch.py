@@ -87,18 +87,14 @@ def watch(
         if kept.finished(job):
             decided = replace(kept, machines=(0,) * len(kept.machines))
         else:
-            decided = decide(kept, seen, expected_h, span, _early(job, expected_h), market)
+            deadline_h = max(job.work_h + job.restart_h, job.deadline_h - expected_h)
+            early = replace(job, deadline_h=deadline_h)
+            decided = decide(kept, seen, expected_h, span, early, market)
         if decided.machines != state.machines or decided.for_good != state.for_good:
             yield _change(time, state, kept, decided, seen, job, market)
         if kept.finished(job):
             return
         state = decided
-
-
-def _early(job: Job, tick_h: float) -> Job:
-    """Return the job with its deadline one tick earlier, if the work leaves one."""
-    least = job.work_h + job.restart_h
-    return replace(job, deadline_h=max(least, job.deadline_h - tick_h))
 
 
 def _observations(lines: Iterable[Line]) -> Iterator[tuple[tuple[str, ...], datetime, list[int]]]:

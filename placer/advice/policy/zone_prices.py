@@ -6,7 +6,6 @@ import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +172,8 @@ def _price_trace(log: LaunchLog, head: list[str], rows: list[list[str]], path: s
     times: list[float] = []
     usd: list[list[float]] = []
     for where, cells in _rows(head, rows, path):
-        times.append(_hours(cells[0], log.first, f"{where}:utc"))
+        moment = parse_moment(cells[0], f"{where}:utc", HINT)
+        times.append((moment - log.first).total_seconds() / 3600)
         if len(times) > 1 and times[-1] <= times[-2]:
             raise PlacerError(f"{where}: not later than the line before", "sort the file")
         usd.append([_usd(cells[at], f"{where}:{head[at]}") for at in columns])
@@ -184,10 +184,6 @@ def _price_trace(log: LaunchLog, head: list[str], rows: list[list[str]], path: s
         )
     at = np.searchsorted(np.array(times), log.hours, side="right") - 1
     return np.array(usd)[at]
-
-
-def _hours(cell: str, first: datetime, where: str) -> float:
-    return (parse_moment(cell, where, HINT) - first).total_seconds() / 3600
 
 
 def _usd(cell: str, where: str) -> float:
