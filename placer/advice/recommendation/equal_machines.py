@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of, with_plans
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated
-from placer.cost_model.objective import Objective, objective_of
+from placer.cost_model.objective import Objective, objective_named, objective_of
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.least_steps import LeastSteps
 from placer.market.network.link_model import Array
@@ -232,52 +232,26 @@ def better_equal_machines(result: Result, fitting: Fitting) -> tuple[Placement, 
 def near_misses(problem: Problem, got: Estimate, considered: list[Considered]) -> Iterator[Option]:
     """Yield placements just outside one limit that give clearly more: the nearest, and the best."""
     speed = got.effective_samples_per_second.value
-    near: list[tuple[float, float, str, Placement]] = []
+    near: list[tuple[tuple[float, float], str, Placement]] = []
     for placement, outcome, all_broken in considered:
         broken = {violation.code for violation in all_broken}
         if outcome is None or len(broken) != 1 or not broken <= LIMIT_CODES:
             continue
-        code = broken.pop()
-        if _tells_nothing(code, outcome, got, problem.requirements):
-            continue
-        key = (outcome.usd.total, -outcome.samples_per_second)
-        near.append((*(key if outcome.samples_per_second > speed else key[::-1]), code, placement))
-    chosen = [
-        _first_miss(sorted(near, key=lambda f: f[:2]), problem, got),
-        _first_miss(sorted(near, key=lambda f: (f[1], f[0])), problem, got),
-    ]
-    yield from dict.fromkeys(option for option in chosen if option is not None)
-
-
-def _tells_nothing(code: str, other: Outcome, got: Estimate, wish: Requirements) -> bool:
-    """Return whether price and speed rule a near miss out, as `_miss_words` with an estimate."""
-    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    if code in ("budget", "total-budget") and other.samples_per_second <= speed * CLEARLY:
-        return True
-    if code == "budget":
-        return other.usd.total > (wish.budget_usd_per_hour or math.inf) * NEAR
-    return code == "throughput" and (
-        other.samples_per_second * NEAR < (wish.floor_samples_per_second or 0.0)
-        or other.usd.total * CLEARLY >= usd
-    )
-
-
-def _first_miss(
-    near: Iterable[tuple[float, float, str, Placement]], problem: Problem, winner: Estimate
-) -> Option | None:
-    """Return the first of some placements outside one limit that is worth a word; None without."""
-    for _, _, code, placement in near:
-        other = estimate(placement, problem)
-        note = _miss_words(code, other, winner, problem.requirements)
+        note = _miss_words(broken.pop(), outcome, got, problem.requirements)
         if note:
-            return Option(placement=placement, estimate=other, label="near-miss", note=note)
-    return None
+            key = (outcome.usd.total, -outcome.samples_per_second)
+            faster = outcome.samples_per_second > speed
+            near.append((key if faster else key[::-1], note, placement))
+    if near:
+        first = min(near, key=lambda miss: miss[0]), min(near, key=lambda miss: miss[0][::-1])
+        for _, note, placement in dict.fromkeys(first):
+            yield Option.of(placement, problem, label="near-miss", note=note)
 
 
-def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -> str:
+def _miss_words(code: str, other: Outcome, got: Estimate, wish: Requirements) -> str:
     """Say by how little a placement misses one limit and what that gives; empty if too little."""
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
+    other_speed, other_usd = other.samples_per_second, other.usd.total
     unit, floor = speed_unit(got.tokens_per_sample), wish.floor_samples_per_second
     gain, faster = f"{100 * (other_speed / speed - 1):+.0f} % {unit}", other_speed > speed * CLEARLY
     words, near = "", floor is not None and other_speed * NEAR >= floor
@@ -286,15 +260,21 @@ def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -
         if other_usd <= budget * NEAR:
             words = f"{format_usd(other_usd - budget)}/h over budget, {gain}"
     elif code == "total-budget" and faster and wish.objective != "total":  # it saves no dollars
-        total, budget = totals_of(other, wish).usd.value, wish.budget_usd or 0.0
+        total, budget = _in_all("total", other, wish), wish.budget_usd or 0.0
         if total <= budget * NEAR:
             words = f"{format_usd(total - budget)} over budget in total, {gain}"
     elif code == "deadline" and near:
-        there, saved = totals_of(other, wish), totals_of(got, wish).usd.value
-        late = format_duration(there.seconds.value - (wish.deadline_s or 0.0))
-        if there.usd.value * CLEARLY < saved:
-            words = f"{late} after the deadline, saves {format_usd(saved - there.usd.value)}"
+        total, known = _in_all("total", other, wish), totals_of(got, wish).usd.value
+        late = format_duration(_in_all("time", other, wish) - (wish.deadline_s or 0.0))
+        if total * CLEARLY < known:
+            words = f"{late} after the deadline, saves {format_usd(known - total)}"
     elif code == "throughput" and near and other_usd * CLEARLY < usd:
         below = 100 * (1 - other_speed / (floor or 1.0))
         words = f"{below:.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
     return words
+
+
+def _in_all(name: str, outcome: Outcome, wish: Requirements) -> float:
+    """Return the USD (``total``) or the seconds (``time``) of all samples."""
+    objective = replace(objective_named(name), samples=wish.samples, lead_s=wish.lead_s)
+    return replace(objective, startup_s=wish.startup_s).value(outcome)
