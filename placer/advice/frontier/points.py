@@ -26,17 +26,8 @@ if TYPE_CHECKING:
 
 LEAST_USD_PER_HOUR = 1e-6
 """What owned machines count as on a log scale."""
-FIGURES = (
-    "usd_per_hour",
-    "samples_per_second",
-    "usd_per_million_samples",
-    "marginal_usd_per_million_samples",
-    "least_usd_per_hour",
-    "most_samples_per_second",
-    "gap",
-    "status",
-)
-"""Figures of a point that a row has too."""
+FIGURES = many.FrontierPoint.__struct_fields__[:-2]
+"""Figures of a point that a row has too: all but placement and estimate."""
 
 
 class Ending(StrEnum):

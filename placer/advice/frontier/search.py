@@ -328,22 +328,17 @@ def frontier(
         trace = Trace(problem, solver, options, points)
         ending = trace.run()
     proved = tuple(trace.proved_points())
-    failed = (
-        None
-        if proved or trace.failed is None
-        else replace(trace.failed, problem=problem, seconds=time.perf_counter() - started)
-    )
+    failed = None if proved else trace.failed
+    if failed is not None:
+        failed = replace(failed, problem=problem, seconds=time.perf_counter() - started)
     if failed is not None and failed.status is Status.INFEASIBLE:
         failed = replace(
             failed,
             nearest=nearest(problem, solver, options),
             warnings=warnings_of(problem, None, None),
         )
-    warned = {
-        w.message: w
-        for point in proved
-        for w in warnings_of(problem, point.placement, point.estimate)
-    }
+    each = (warnings_of(problem, point.placement, point.estimate) for point in proved)
+    warned = {warning.message: warning for warnings in each for warning in warnings}
     return Frontier(
         problem=problem,
         points=proved,
