@@ -290,42 +290,18 @@ class Policy:
     """
 
     name: str
-    describe: str
     rule: Callable[[int], Rule]
     censored: bool = False
 
-    def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
-        """Pickle the name: rules are functions, which other processes have as well."""
-        return policy_named, (self.name,)
-
 
 _WAITS, _PACES = migrate(pace=False), migrate(pace=True)
-POLICIES = tuple(
-    Policy(name=name, describe=words, rule=rule, censored=name == "migrate-censored")
-    for name, rule, words in (
-        ("on-demand", lambda zone: on_demand, "on-demand machines from the first hour on"),
-        ("fixed", fixed, "waits for all machines in the zone that is cheapest at the start"),
-        (
-            "migrate",
-            lambda zone: _WAITS,
-            "all machines in one zone; moves when they are gone, waits while slack allows",
-        ),
-        (
-            "migrate-pace",
-            lambda zone: _PACES,
-            "as migrate; on-demand machines keep a uniform pace meanwhile",
-        ),
-        (
-            "migrate-censored",
-            lambda zone: _WAITS,
-            "as migrate, where a zone that launched all it was asked for has any number",
-        ),
-        (
-            "span",
-            lambda zone: span,
-            "islands in up to four zones that grow, join and move; on-demand fills gaps",
-        ),
-    )
+POLICIES = (
+    Policy(name="on-demand", rule=lambda zone: on_demand),
+    Policy(name="fixed", rule=fixed),
+    Policy(name="migrate", rule=lambda zone: _WAITS),
+    Policy(name="migrate-pace", rule=lambda zone: _PACES),
+    Policy(name="migrate-censored", rule=lambda zone: _WAITS, censored=True),
+    Policy(name="span", rule=lambda zone: span),
 )
 """What ``placer capacity replay`` compares."""
 
