@@ -117,8 +117,7 @@ def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
             apply(problem, changes[:1])
             continue
         for change in changes:
-            value = None if change.value is None else str(change.value)
-            set_wish(problem, change.what, change.text, change.factor, value)
+            set_wish(problem, change)
 
 
 def header_of(

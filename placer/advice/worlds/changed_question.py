@@ -8,7 +8,6 @@ from itertools import groupby, product
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.market.scaled_market import Row
 from placer.market.words.selection import gpus_like, places_of
 from placer.market.words.selection import words as split
 from placer.problem.contradictions import without_contradictions
@@ -53,27 +52,23 @@ def _applied(problem: Problem, what: str, changes: list[Change]) -> Problem:
     """Apply neighbours of one kind together."""
     if what in OVER_BOOK or what == "drop":
         return replace(problem, catalog=changed_book(problem.catalog, changes))
-    rows = [(change.text, change.target, change.factor, change.value) for change in changes]
     if what == "rate":
-        numbers = [(t, w, f, number_of(v)) for t, w, f, v in rows]
-        return replace(problem, profile=set_rates(problem, numbers))
-    for text, target, factor, value in rows:
+        return replace(problem, profile=set_rates(problem, changes))
+    for change in changes:
         if what == "gradient":  # speeds and memory stay
-            size = max(1, round(problem.profile.gradient_bytes_fp32 * (factor or 1.0)))
+            size = max(1, round(problem.profile.gradient_bytes_fp32 * (change.factor or 1.0)))
             larger = replace(problem.profile, gradient_bytes_fp32=size)
             problem = replace(problem, profile=larger)
         elif what == "quota":
-            quotas = set_quota(problem, target, int(number_of(value) or 0))
-            problem = replace(problem, requirements=quotas)
+            problem = replace(problem, requirements=set_quota(problem, change))
         else:
-            changed = set_wish(problem, what, text, factor, None if value is None else str(value))
-            problem = in_sequences(replace(problem, requirements=changed))
+            problem = in_sequences(replace(problem, requirements=set_wish(problem, change)))
     return problem
 
 
-def set_quota(problem: Problem, target: tuple[str, ...], gpus: int) -> Requirements:
+def set_quota(problem: Problem, change: Change) -> Requirements:
     """Lay a quota over those of a request: the last row that matches counts."""
-    place, gpu, market = target
+    (place, gpu, market), gpus = change.target, int(number_of(change.value) or 0)
     rows = [
         Quota(place=pattern, gpu=name, market=market, gpus=gpus)
         for pattern in places_of(place, problem.catalog)
@@ -82,7 +77,7 @@ def set_quota(problem: Problem, target: tuple[str, ...], gpus: int) -> Requireme
     return replace(problem.requirements, quotas=(*problem.requirements.quotas, *rows))
 
 
-def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
+def set_rates(problem: Problem, changes: Sequence[Change]) -> ModelProfile:
     """Change how fast a model runs on some devices, alone and in a group alike.
 
     An unmeasured device is estimated from a measured one, so the speeds of all devices are first
@@ -94,7 +89,8 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
     _, rates = held.get(id(problem.profile), lambda: (problem.profile, _all_rates(problem)))
     named: Recent[tuple[str, ...]] = problem.catalog.memo.setdefault("gpus like", Recent(NAMES))
     known = dict(rates)
-    for text, target, factor, value in rows:
+    for change in changes:
+        text, target, value = change.text, change.target, number_of(change.value)
         gpus = named.get(target[0], partial(gpus_like, target[0], problem.catalog))
         count = int(target[1]) if len(target) == 2 else None
         touched = [key for key in known if key[0] in gpus and count in (None, key[1])]
@@ -104,7 +100,7 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
                 "see placer models",
             )
         times_of = {
-            gpu: factor if value is None else value / _alone(known, gpu, text)
+            gpu: change.factor if value is None else value / _alone(known, gpu, text)
             for gpu, _, _ in touched
         }
         for key in touched:
@@ -137,22 +133,20 @@ def _all_rates(problem: Problem) -> Rates:
     return known
 
 
-def set_wish(
-    problem: Problem, name: str, text: str, factor: float | None, words: str | None
-) -> Requirements:
+def set_wish(problem: Problem, change: Change) -> Requirements:
     """Change one wish of `CHANGES` by a factor or to new words, of which ``none`` takes a limit
     away.
 
-    ``text`` is the whole word, for errors: words that do not fit the wish, nothing to multiply.
+    Raises PlacerError for words that do not fit the wish, or nothing to multiply.
     """
-    wish, known = CHANGES[name], problem.requirements
+    name, wish, known = change.what, CHANGES[change.what], problem.requirements
     if name == "samples":
         known = replace(known, tokens=None)
     if name == "data":  # it lies where the change says
         known = replace(known, data_source=None, copy_s=0.0)
-    if factor is not None:
-        return replace(known, **_scaled(wish, problem, factor, text))
-    assert words is not None
+    if change.factor is not None:
+        return replace(known, **_scaled(wish, problem, change.factor, change.text))
+    words = str(change.value)
     if words == NONE and wish.removable:
         return replace(known, **{field: getattr(PLAIN, field) for field in wish.fields})
     if wish.name == "min_throughput":
