@@ -27,18 +27,19 @@ KEPT = 1 - 1e-6
 
 
 def own_or_rented(
-    result: Result, rented: Placement | None, solver: str, options: SolveOptions
-) -> OwnOrRented | None:
-    """Compare own machines alone, with rented ones, and rented ones alone; None if none are named.
+    result: Result,
+    own: tuple[str, ...],
+    rented: Placement | None,
+    solver: str,
+    options: SolveOptions,
+) -> OwnOrRented:
+    """Compare own machines alone, with rented ones, and rented ones alone.
 
     Rented machines are spot ones unless the question asks for another market. Each row is the best
     that a short search finds; the answer is one of them where it has such machines alone. Without a
     limit that would rent more, rented machines are the cheapest of the same speed.
     """
     problem, wish = result.problem, result.problem.requirements
-    own = own_places(problem.catalog.changes)
-    if not own or result.placement is None:
-        return None
     placement, got = result.found
     market = "spot" if wish.market == "any" else wish.market
     known = {_label(placement, own, market): Option(placement=placement, estimate=got)}
@@ -241,9 +242,9 @@ def with_renting(result: Result, solver: str, options: SolveOptions) -> Result:
         return result
     works = {*own} & {*placement.places}
     found = _rented(problem, got, own, solver, options) if works else None
-    table = own_or_rented(result, found, solver, options)
+    table = own_or_rented(result, own, found, solver, options)
     notes = _renting_notes(found, got, problem) if works else ()
-    idle = [] if table is None or not table.idle else [Warn("renting", table.idle)]
+    idle = [Warn("renting", table.idle)] if table.idle else []
     return replace(result, notes=(*result.notes, *idle, *notes), own_machines=table)
 
 
