@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -165,13 +165,9 @@ def _above_budget(
     near miss or the fastest.
     """
     known: dict[int, Considered] = {}
-    orders: tuple[Callable[[float, float], float], ...] = (
-        lambda _, usd_per_hour: usd_per_hour,
-        lambda samples_per_second, _: -samples_per_second,
-    )
-    for key in orders:
+    promised = [(promise.usd_per_hour, -promise.samples_per_second) for promise in promises]
+    for at, keys in enumerate(zip(*promised, strict=True)):  # the cheapest first, then the fastest
         found = math.inf
-        keys = [key(promise.samples_per_second, promise.usd_per_hour) for promise in promises]
         for i in sorted(range(len(promises)), key=keys.__getitem__):
             if keys[i] > found:
                 break
@@ -182,7 +178,7 @@ def _above_budget(
             _, outcome, broken = known[i]
             missed = {violation.code for violation in broken} == {"budget"}
             if outcome is not None and missed and outcome.samples_per_second > speed:
-                found = min(found, key(outcome.samples_per_second, outcome.usd.total))
+                found = min(found, (outcome.usd.total, -outcome.samples_per_second)[at])
 
 
 def machines_of_a_worker(considered: Considered) -> int:
