@@ -67,11 +67,6 @@ class Goal:
     limits: Mapping[str, float | None]
     search: str = "cost"
 
-    @property
-    def counts_money(self) -> bool:
-        """Whether money decides about it at all."""
-        return any(self.limits[name] is not None for name in MONEY)
-
     def most_usd_per_hour(self, samples_per_second: float, wish: Requirements) -> float:
         """Return the USD/h that a placement of some speed may cost; all of it is paid from the
         start, so that it errs low where much is sent.
@@ -168,8 +163,12 @@ def _from_below(
         for question, goal in product(questions, goals_of(result)):
             if largest > LIMITLESS:  # no larger one counts
                 continue
-            if what == "price" and not goal.counts_money:
-                found = _without_money(goal, question, asker)
+            if what == "price" and all(goal.limits[name] is None for name in MONEY):
+                # Money decides nothing: the goal is reached at any price or at none.
+                trial = asker.best(goal.question(question, "throughput"))
+                option = _plain(trial)
+                never: Reached = (None, None, trial.proved)
+                found = never if option is None else (inf, option, True)
             else:
                 found = _newton(kept, goal, question, asker, largest)
             largest = max(largest, found[0] or 0.0)
@@ -219,13 +218,6 @@ def _entered(
 
 def _at(scale: Scale, factor: float, question: Problem) -> Problem:
     return replace(question, catalog=scale(question.catalog, factor))
-
-
-def _without_money(goal: Goal, question: Problem, asker: Asker) -> Reached:
-    """Answer where no money limits anything: the goal is reached at any price or at none."""
-    trial = asker.best(goal.question(question, "throughput"))
-    option = _plain(trial)
-    return (None, None, trial.proved) if option is None else (inf, option, True)
 
 
 def _plain(trial: Trial) -> Option | None:
