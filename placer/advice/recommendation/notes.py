@@ -92,13 +92,6 @@ NO_EXCHANGE = (
 )
 
 
-def _amount(samples: float, each: float, tokens_per_sample: int | None) -> str:
-    """Say how much is read: samples, or the tokens of a language model."""
-    if tokens_per_sample is not None:
-        return format_tokens(samples * tokens_per_sample)
-    return f"{format_number(samples / 1e6)} M samples of {format_bytes(each)}"
-
-
 def one_pass_notes(problem: Problem, got: Estimate) -> Iterator[Warn]:
     """Yield time and price of reading the data of the store once, at the speed of the answer."""
     wish, each = problem.requirements, problem.profile.bytes_per_sample
@@ -106,15 +99,16 @@ def one_pass_notes(problem: Problem, got: Estimate) -> Iterator[Warn]:
         return
     if wish.samples is not None:
         return  # the totals say it
-    samples = wish.data_bytes / each
+    samples, length = wish.data_bytes / each, got.tokens_per_sample
     seconds = samples / got.samples_per_second.value
-    unit = "samples" if got.tokens_per_sample is None else "tokens"
+    unit, amount = "samples", f"{format_number(samples / 1e6)} M samples of {format_bytes(each)}"
+    if length is not None:
+        unit, amount = "tokens", format_tokens(samples * length)
     usd = seconds / SECONDS_PER_HOUR * got.usd_per_hour.total
     yield Warn(
         "one-pass",
         f"one pass over {format_bytes(wish.data_bytes)} in {wish.data_store} "
-        f"({_amount(samples, each, got.tokens_per_sample)}) takes "
-        f"{format_duration(seconds)} and {format_usd(usd)}; --{unit} gives totals",
+        f"({amount}) takes {format_duration(seconds)} and {format_usd(usd)}; --{unit} gives totals",
     )
 
 
@@ -391,11 +385,11 @@ def warnings_of(
     return tuple(warnings)
 
 
-def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn]:
+def _data_warnings(problem: Problem) -> Iterator[Warn]:
     """Yield what is old, unknown or taken for granted in the data, whatever the placement."""
     catalog, wish = problem.catalog, problem.requirements
     oldest, newest = catalog.as_of
-    age = ((today or date.today()) - parse_date(newest, "as_of")).days
+    age = (date.today() - parse_date(newest, "as_of")).days
     if age > STALE_DAYS:
         yield Warn(
             "stale-prices",
