@@ -46,12 +46,10 @@ from placer.solving.result import Result, answer_document
 from placer.solving.solve import require_pools, solve
 
 SCHEMA = "placer.robust/v1"
-FRAGILE_REGRET = 0.05
-"""Relative regret beyond which a world counts against a recommendation ..."""
-FRAGILE_SHARE = 0.10
-"""... and the share of such worlds beyond which the recommendation is called fragile."""
-FRAGILE_WORST = 0.20
-"""Worst relative regret beyond which it is called fragile as well."""
+FRAGILE = worlds.RegretLimits(regret=0.05, share=0.10, worst=0.20)
+"""Relative regret beyond which a world counts against a recommendation, the share of such worlds
+beyond which it is called fragile, and the worst regret beyond which it is called so as well.
+"""
 WORLDS = 128
 """Worlds that are drawn unless the user says otherwise."""
 MOST_WORLDS = 10_000
@@ -119,7 +117,7 @@ class Robustness(Shown):
         """Share of sampled worlds where it is ``broken``, ``bad`` (regret > 5 %) or ``best``."""
         counts = {
             "broken": [w.broken for w in self.sample],
-            "bad": [w.broken or w.regret > FRAGILE_REGRET for w in self.sample],
+            "bad": [w.broken or w.regret > FRAGILE.regret for w in self.sample],
             "best": [not w.broken and w.regret <= self.result_gap for w in self.sample],
         }[of]
         return sum(counts) / max(1, len(counts))
@@ -133,7 +131,7 @@ class Robustness(Shown):
     def fragile(self) -> bool:
         """Whether it loses more than 5 % in over 10 % of the worlds, or over 20 % in the worst."""
         worst = 0.0 if self.worst is None else self.worst.regret
-        return self.share("bad") > FRAGILE_SHARE or worst > FRAGILE_WORST
+        return self.share("bad") > FRAGILE.share or worst > FRAGILE.worst
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.robust/v1`` document."""
@@ -162,11 +160,7 @@ class Robustness(Shown):
                 "expected_loss": self.expected_loss,
                 **{f"share_{of}": self.share(of) for of in ("best", "bad", "broken")},
                 "fragile": self.fragile,
-                "limits": {
-                    "regret": FRAGILE_REGRET,
-                    "share": FRAGILE_SHARE,
-                    "worst": FRAGILE_WORST,
-                },
+                "limits": to_builtins(FRAGILE),
             },
             "worst": worst
             and {
