@@ -66,7 +66,7 @@ def wishes_of(problem: Problem) -> Iterator[Wish]:
         words = "the objective carbon (only machines and grids of known emissions)"
         yield _default("objective", words, "another --objective", "objective", "throughput")
     yield from _defaults(problem)
-    for each_of in (_training, _exchange, _data, _counts, _machines, _islands, _limits):
+    for each_of in (_training, _data, _counts, _machines, _islands, _limits):
         yield from each_of(wish)
 
 
@@ -91,7 +91,7 @@ def _default(code: str, words: str, change: str, field: str, value: object) -> W
 
 
 def _training(wish: Requirements) -> Iterator[Wish]:
-    """List the wishes about the batch and about how the exchange is done."""
+    """List the wishes about the batch, and about how and where the exchange is done."""
     if wish.target_batch_size is not None:
         words = f"{wish.target_batch_size:,} samples a step"
         yield _given("tbs", words, fields=("target_batch_size",))
@@ -104,10 +104,6 @@ def _training(wish: Requirements) -> Iterator[Wish]:
         # A quorum asks for as many workers; more were asked for by a word of their own.
         workers = ("min_workers",) if wish.min_workers == wish.quorum else ()
         yield _given("quorum", words, fields=("quorum", "grace_s", *workers))
-
-
-def _exchange(wish: Requirements) -> Iterator[Wish]:
-    """List the wishes about strategy and places of the exchange."""
     if wish.storage is not None:
         yield _given("storage", f"a store in {wish.storage}")
     if wish.aggregator is not None:
