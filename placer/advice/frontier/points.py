@@ -142,6 +142,7 @@ class Frontier(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.pareto/v1`` document."""
         problem, failed = self.problem, self.failed
+        nearest = () if failed is None else failed.nearest
         request = request_document(problem)
         del request["objective"]
         return {
@@ -160,9 +161,7 @@ class Frontier(Shown):
             "knee": self.knee,
             "best_value": self.best_value,
             "points": written(self.points, problem),
-            "nearest": []
-            if failed is None
-            else [option_document(option, option.label, problem) for option in failed.nearest],
+            "nearest": [option_document(option, option.label, problem) for option in nearest],
             "warnings": [to_builtins(warning) for warning in self.warnings],
         }
 
