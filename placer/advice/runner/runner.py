@@ -114,7 +114,7 @@ def on_dask(shared: Any, address: str) -> Iterator[Runner]:
         try:
             sent = client.scatter(shared, broadcast=True)
             yield Runner(
-                submit=lambda task, item: executor.submit(_solve_there, task, sent, item),
+                submit=lambda task, item: executor.submit(task, sent, item),
                 workers=workers,
                 check=check,
             )
@@ -126,10 +126,6 @@ def on_dask(shared: Any, address: str) -> Iterator[Runner]:
             raise _workers_died(address) from None
         finally:
             executor.shutdown(wait=False)
-
-
-def _solve_there(task: Task, shared: Any, item: Any) -> Any:
-    return task(shared, item)
 
 
 def _workers_died(address: str) -> PlacerError:
