@@ -105,26 +105,19 @@ class Access:
         return [zones[hub] for hub in self.hub[:, 0]]
 
 
-def ways_km(a: Access, b: Access, *, gcp: bool = False) -> Array:
+def ways_km(access: Access, *, gcp: bool = False) -> Array:
     """Return the lengths of the shortest ways over the corridors, with the access of both ends; the
-    same in both directions; shape (points of a, points of b). Some corridors are longer where
-    Google Cloud carries the traffic.
+    same in both directions; shape (points, points). Some corridors are longer where Google Cloud
+    carries the traffic.
     """
-    between = hub_distances_km(gcp)
-    there, back = _ways_km(a, b, between), _ways_km(b, a, between).T
+    reach = (access.km[:, :, None] + hub_distances_km(gcp)[access.hub]).min(axis=1)  # of each hub
+    there = (reach[:, access.hub] + access.km).min(axis=2)
     # Sums in another order differ in the last digit, so one end is the first in both directions.
-    latitude_deg, longitude_deg = a.latitude_deg[:, None], a.longitude_deg[:, None]
-    turned = (b.latitude_deg < latitude_deg) | (
-        (b.latitude_deg == latitude_deg) & (b.longitude_deg < longitude_deg)
+    latitude_deg, longitude_deg = access.latitude_deg[:, None], access.longitude_deg[:, None]
+    turned = (latitude_deg > latitude_deg.T) | (
+        (latitude_deg == latitude_deg.T) & (longitude_deg > longitude_deg.T)
     )
-    built: Array = np.where(turned, back, there)
-    return built
-
-
-def _ways_km(a: Access, b: Access, between: Array) -> Array:
-    """Return the least sum of way to a hub, corridors and way from a hub; shape (a, b)."""
-    reach = (a.km[:, :, None] + between[a.hub]).min(axis=1)  # of each hub from each point of a
-    built: Array = (reach[:, b.hub] + b.km).min(axis=2)
+    built: Array = np.where(turned, there.T, there)
     return built
 
 
@@ -217,19 +210,6 @@ Erben et al. (2024), table 5: streams from an on-premise cluster kept 0.9 to 1.5
 the way of one of them took 1.3 times as long as estimated.
 """
 
-ZONES = (
-    "africa",
-    "america-east",
-    "america-west",
-    "east-asia",
-    "europe",
-    "india",
-    "middle-east",
-    "oceania",
-    "south-america",
-    "southeast-asia",
-)
-"""Parts of the world in the order of `ROUTE_FACTORS`; a place is in that of its nearest hub."""
 ROUTE_FACTORS = {
     "africa": (1.33,),
     "america-east": (1.35, 1.45),
@@ -256,6 +236,8 @@ from 1.3 to 1.8 does as well) and Texas as a part of the west follow one publish
 et al. (2024), tables 3 and 4). Near pairs are worst: 14 % in the median between 60 and 500 km.
 africa and middle-east with themselves have one pair each.
 """
+ZONES = tuple(ROUTE_FACTORS)
+"""Parts of the world; a place is in that of its nearest hub."""
 
 
 def light_rtt_s(a: Region, b: Region) -> float:
@@ -274,31 +256,30 @@ _FACTORS = _factors()
 
 
 class Pairs:
-    """Estimates of all links from some places to others; shape (sources, destinations)."""
+    """Estimates of all links from some places to each other; shape (places, places)."""
 
-    def __init__(self, sources: Sequence[Region], destinations: Sequence[Region]) -> None:
-        self.sources, self.destinations = sources, destinations
-        names = np.array([region.place for region in destinations])
-        self.same: Array = np.array([region.place for region in sources])[:, None] == names
-        sends = np.array([region.provider for region in sources])[:, None]
-        takes = np.array([region.provider for region in destinations])
-        self._own: Array = (sends == takes) & np.isin(takes, CLOUDS)
-        self._gcp: Array = (sends == "gcp") | (takes == "gcp")
+    def __init__(self, regions: Sequence[Region]) -> None:
+        self.regions = regions
+        names = np.array([region.place for region in regions])
+        self.same: Array = names[:, None] == names
+        takes = np.array([region.provider for region in regions])
+        self._own: Array = (takes[:, None] == takes) & np.isin(takes, CLOUDS)
+        self._gcp: Array = (takes[:, None] == "gcp") | (takes == "gcp")
 
     @cached_property
     def direct_km(self) -> Array:
         """Great circles."""
-        a, b = self._accesses
+        latitude_deg, longitude_deg = self._access.latitude_deg, self._access.longitude_deg
         return great_circles_km(
-            a.latitude_deg[:, None], a.longitude_deg[:, None], b.latitude_deg, b.longitude_deg
+            latitude_deg[:, None], longitude_deg[:, None], latitude_deg, longitude_deg
         )
 
     @cached_property
     def weighted_km(self) -> Array:
         """Ways between the places, before the factor of their zones."""
-        km = ways_km(*self._accesses)
+        km = ways_km(self._access)
         if self._gcp.any():
-            km = np.where(self._gcp, ways_km(*self._accesses, gcp=True), km)
+            km = np.where(self._gcp, ways_km(self._access, gcp=True), km)
         near = self.direct_km <= np.where(self._own, BACKBONE_KM, SAME_CITY_KM)
         km = np.where(near, np.minimum(km, CITY_FACTOR * self.direct_km), km)
         built: Array = np.where(self._own, OWN_BACKBONE * km, km)
@@ -307,8 +288,8 @@ class Pairs:
     @cached_property
     def rtt_s(self) -> Array:
         """Round-trip times: floor + factor of the zones x way, no faster than light in fibre."""
-        rows, columns = ([ZONES.index(zone) for zone in one.zones] for one in self._accesses)
-        way_s = _FACTORS[np.ix_(rows, columns)] * self.weighted_km / FIBRE_KM_PER_RTT_S
+        zones = [ZONES.index(zone) for zone in self._access.zones]
+        way_s = _FACTORS[np.ix_(zones, zones)] * self.weighted_km / FIBRE_KM_PER_RTT_S
         light_s = self.direct_km / FIBRE_KM_PER_RTT_S
         built: Array = np.where(
             self.same, IN_REGION_RTT_S, np.maximum(RTT_FLOOR_S + way_s, light_s)
@@ -317,16 +298,15 @@ class Pairs:
 
     def spread(self, rtt_s: Array) -> Array:
         """Return the factors of the low and high of an estimated bandwidth."""
-        known = np.logical_and.outer(*self._each(lambda name: name in STREAM_CAP_BYTES_PER_S))
+        known = self._each(STREAM_CAP_BYTES_PER_S.__contains__)
         apart = np.where(rtt_s >= NEAR_RTT_S, SPREAD, NEAR_SPREAD)
-        built: Array = np.where(self.same, SPREAD, np.where(known, apart, UNKNOWN_SPREAD))
+        both = np.where(known[:, None] & known, apart, UNKNOWN_SPREAD)
+        built: Array = np.where(self.same, SPREAD, both)
         return built
 
     def one_stream_bytes_per_s(self, rtt_s: Array) -> Array:
         """Return the throughput of one TCP stream: min(caps of both ends, window / rtt)."""
-        ends = np.minimum.outer(
-            *self._each(lambda name: STREAM_CAP_BYTES_PER_S.get(name, DEFAULT_CAP_BYTES_PER_S))
-        )
+        ends = np.minimum(self._one_stream_caps[:, None], self._one_stream_caps)
         built: Array = np.minimum(
             np.minimum(ends, self.cap_bytes_per_s(rtt_s)), STREAM_WINDOW_BYTES / rtt_s
         )
@@ -340,27 +320,22 @@ class Pairs:
         provider that nobody measured takes in no more than it sends.
         """
         slowest = min(LONG_WAY_BYTES_PER_SQRT_S.values())
-        inside, _ = self._each(
-            lambda name: STREAM_CAP_BYTES_PER_S.get(name, DEFAULT_CAP_BYTES_PER_S)
-        )
-        long_way, _ = self._each(lambda name: LONG_WAY_BYTES_PER_SQRT_S.get(name, slowest))
-        leaves, _ = self._each(
-            lambda name: EGRESS_CAP_BYTES_PER_S.get(name, DEFAULT_CAP_BYTES_PER_S)
-        )
-        _, takes_all = self._each(lambda name: name in CLOUDS)
+        long_way = self._each(lambda name: LONG_WAY_BYTES_PER_SQRT_S.get(name, slowest))
+        leaves = self._each(lambda name: EGRESS_CAP_BYTES_PER_S.get(name, DEFAULT_CAP_BYTES_PER_S))
+        takes_all = self._each(CLOUDS.__contains__)
         sends = np.minimum(leaves[:, None], long_way[:, None] / np.sqrt(rtt_s))
         apart = np.where(takes_all, sends, np.minimum(sends, DEFAULT_CAP_BYTES_PER_S))
-        built: Array = np.where(self.same, inside[:, None], apart)
+        built: Array = np.where(self.same, self._one_stream_caps[:, None], apart)
         return built
 
     @cached_property
-    def _accesses(self) -> tuple[Access, Access]:
-        first = Access(self.sources)
-        return first, first if self.destinations is self.sources else Access(self.destinations)
+    def _access(self) -> Access:
+        return Access(self.regions)
 
-    def _each(self, known: Callable[[str], float]) -> tuple[Array, Array]:
-        """Look a figure of the provider up for each source and each destination."""
-        return (
-            np.array([known(region.provider) for region in self.sources]),
-            np.array([known(region.provider) for region in self.destinations]),
-        )
+    @cached_property
+    def _one_stream_caps(self) -> Array:
+        return self._each(lambda name: STREAM_CAP_BYTES_PER_S.get(name, DEFAULT_CAP_BYTES_PER_S))
+
+    def _each(self, known: Callable[[str], float]) -> Array:
+        """Look a figure of the provider up for each place."""
+        return np.array([known(region.provider) for region in self.regions])

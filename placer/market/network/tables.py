@@ -50,7 +50,7 @@ def _cards_bytes_per_s(catalog: Catalog, places: Sequence[str]) -> Array:
 @lru_cache(maxsize=KEPT_PAIRS)
 def _pairs(regions: tuple[Region, ...]) -> Pairs:
     """Return what regions alone decide: many books differ in what is measured between them."""
-    return Pairs(regions, regions)
+    return Pairs(regions)
 
 
 class LinkGrid:
