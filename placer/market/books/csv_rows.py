@@ -19,12 +19,11 @@ from placer.market.table import Column
 from placer.units import parse_date
 
 Row = TypeVar("Row")
-KEYS: dict[str, tuple[str, ...]] = {
+BOOK_KEYS: dict[str, tuple[str, ...]] = {
     "gpus.csv": ("gpu",),
-    "accelerators.csv": ("gpu",),
     "regions.csv": ("provider", "region"),
-    "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
     "networks.csv": ("provider", "instance_type"),
+    "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
     "discounts.csv": (),
     "functions.csv": ("provider", "region", "function"),
     "stores.csv": ("provider", "region", "store"),
@@ -40,6 +39,11 @@ KEYS: dict[str, tuple[str, ...]] = {
         "machines_asked",
         "machines",
     ),
+}
+"""What may occur only once in each file of a book, in the order in which the files are read."""
+KEYS: dict[str, tuple[str, ...]] = {
+    **BOOK_KEYS,
+    "accelerators.csv": ("gpu",),
     "blocks.csv": (),
     "runs.csv": ("experiment", "model", "target_batch_size"),
     "claims.csv": ("id",),
@@ -53,7 +57,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "exchange_rates.csv": ("currency",),
     "public_models.csv": ("model",),
 }
-"""What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its
+"""The same of all files; runs.csv and claims.csv are figures of a paper beside its
 book, no part of it; measured.csv and blocks.csv are files of any name, with a user's own runs and
 with machines for sale, which may repeat;
 accelerators.csv has figures of devices beside every book; hubs.csv and corridors.csv are the cables
