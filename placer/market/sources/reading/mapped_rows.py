@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from placer.errors import PlacerError, SourceError
-from placer.market.books.book_reader import load_catalog
+from placer.market.books.book_reader import COLUMNS, load_catalog
 from placer.market.sources.harvest import FORMULA, Row, Tally
 from placer.market.sources.reading.expressions import Lookup, as_text
 from placer.market.sources.reading.mapping import (
@@ -25,16 +25,7 @@ from placer.market.words.amounts import currency_in, time_in
 
 MARKETS = {"ondemand": "on_demand", "spot": "spot", "community": "community"}
 """Markets without blanks, hyphens and capitals, as price lists spell them."""
-SIZES = (
-    "gpu",
-    "gpu_count",
-    "vcpus",
-    "memory_gib",
-    "network_gbps",
-    "fabric",
-    "max_island_machines",
-    "local_disk_gb",
-)
+SIZES = ("gpu", "gpu_count", "vcpus", "memory_gib", *COLUMNS)
 """Columns of a machine that ``machines = "book"`` takes from the book."""
 
 

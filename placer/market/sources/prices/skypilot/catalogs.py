@@ -34,21 +34,10 @@ from placer.records import replace
 SOURCES = "placer-sources.csv"
 """Beside a vms.csv: the rows of offers.csv that it was made from, with the columns of offers.csv.
 """
-SAID = (
-    "price_basis",
-    "source",
-    "as_of",
-    "available",
-    "usd_per_hour_low",
-    "usd_per_hour_high",
-    "network_gbps",
-    "interruption_low",
-    "interruption_high",
-    "fabric",
-    "max_island_machines",
-    "local_disk_gb",
-)
-"""Columns that are taken from there for an offer whose price is still the same."""
+OWN = (*KEYS["offers.csv"], "vcpus", "memory_gib", "usd_per_hour")
+"""Columns that vms.csv says itself; the others are taken from there for an offer whose price is
+still the same.
+"""
 DIGITS = 9
 """Prices are compared to 1e-9 USD/h: the sums of Google Cloud's hosts and devices are rounded so.
 """
@@ -88,11 +77,11 @@ def with_sources(offers: Sequence[Row], known: Mapping[Key, Row]) -> tuple[list[
     return them with the number of those that nothing is known of.
     """
     found: list[Row] = []
-    plain = 0
+    plain, said = 0, [column for column in file_columns("offers.csv") if column not in OWN]
     for offer in offers:
         row = known.get(_key(offer))
         if row is not None and _price(row) == _price(offer):
-            found.append({**offer, **{column: row.get(column) for column in SAID}})
+            found.append({**offer, **{column: row.get(column) for column in said}})
         else:
             found.append(offer)
             plain += 1
