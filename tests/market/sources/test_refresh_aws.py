@@ -30,6 +30,7 @@ from price_servers import (
 from conftest import Run, home_with_book
 from placer.market.sources.prices import aws_account as account
 from placer.market.sources.prices.aws import quantile, spot_prices
+from placer.market.sources.prices.scope import FIGURES
 
 Spot = list[tuple[str, str, str, datetime]]
 NOW = datetime.now(UTC)
@@ -394,16 +395,15 @@ def row(zone: str, price: str, days_ago: float) -> dict[str, Any]:
 def test_quantiles_are_weighted_by_time() -> None:
     """0.9 USD/h for one hour of 30 days is no high price; the rows may come in any order."""
     rows = [row("a", "0.9", 10), row("a", "0.3", 31), row("a", "0.3", 10 - 1 / 24)]
-    (found,) = spot_prices(rows, NOW - timedelta(days=30), NOW)
-    assert (found.usd_per_hour, found.low, found.high) == (0.3, 0.3, 0.3)
+    (found,) = spot_prices(rows, NOW - timedelta(days=30), NOW).values()
+    assert [found[name] for name in FIGURES] == [0.3, 0.3, 0.3]
 
 
 def test_the_price_of_now_lies_between_low_and_high() -> None:
     """It fell an hour ago: the 10 % quantile is 0.5, but 0.2 is what is asked now."""
-    (found,) = spot_prices(
-        [row("a", "0.5", 31), row("a", "0.2", 1 / 24)], NOW - timedelta(days=30), NOW
-    )
-    assert (found.low, found.usd_per_hour, found.high) == (0.2, 0.2, 0.5)
+    rows = [row("a", "0.5", 31), row("a", "0.2", 1 / 24)]
+    (found,) = spot_prices(rows, NOW - timedelta(days=30), NOW).values()
+    assert [found[name] for name in FIGURES] == [0.2, 0.2, 0.5]
 
 
 def test_a_quantile_of_nothing_is_the_price_itself() -> None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import filterfalse
-from typing import Any, NamedTuple
+from typing import Any
 
 from placer.errors import PlacerError, SourceError
 from placer.market.sources.harvest import Cell, Origin, Row, Tally
@@ -195,21 +195,11 @@ class _Region:
             self.ec2, "describe_spot_price_history", "SpotPriceHistory", **wishes
         )
         source = f"EC2 spot price history; low and high of {DAYS} days"
+        said = {"region": self.region, "market": "spot", "source": source}
         found = [
-            quote(
-                wanted[price.instance_type],
-                zone=price.zone,
-                region=self.region,
-                instance_type=price.instance_type,
-                market="spot",
-                usd_per_hour=price.usd_per_hour,
-                usd_per_hour_low=price.low,
-                usd_per_hour_high=price.high,
-                source=source,
-                since=price.since,
-            )
-            for price in spot_prices(rows, start, now)
-            if price.instance_type in wanted
+            quote(wanted[name], zone=zone, instance_type=name, **said, **prices)
+            for (name, zone), prices in spot_prices(rows, start, now).items()
+            if name in wanted
         ]
         return found, rows
 
@@ -250,21 +240,11 @@ def _machine(row: Mapping[str, Any], scope: Scope) -> Row | None:
     }
 
 
-class SpotPrice(NamedTuple):
-    """What one zone asks: USD/h now, its day (ISO), and the 10 % and 90 % quantile over time."""
-
-    instance_type: str
-    zone: str
-    usd_per_hour: float
-    since: str
-    low: float
-    high: float
-
-
 def spot_prices(
     history: Iterable[Mapping[str, Any]], start: datetime, end: datetime
-) -> list[SpotPrice]:
-    """Sum up rows of DescribeSpotPriceHistory, in any order, by type and zone.
+) -> dict[tuple[str, str], dict[str, Cell]]:
+    """Sum up rows of DescribeSpotPriceHistory, in any order, by type and zone: what is asked now,
+    USD/h, its day (ISO), and the 10 % and 90 % quantile over time, by column.
 
     A row holds until the next of its type and zone. The first may be older than ``start``: it is
     the price that held then. The quantiles are of the time from ``start`` to ``end``; the price of
@@ -274,8 +254,8 @@ def spot_prices(
     for row in history:
         key = str(row["InstanceType"]), str(row["AvailabilityZone"])
         series[key].append((row["Timestamp"], float(row["SpotPrice"])))
-    found = []
-    for (name, zone), unsorted in sorted(series.items()):
+    found: dict[tuple[str, str], dict[str, Cell]] = {}
+    for kind, unsorted in sorted(series.items()):
         points = sorted(unsorted)
         since, now = points[-1]
         ends = [moment for moment, _ in points[1:]] + [end]
@@ -284,8 +264,12 @@ def spot_prices(
             for (begun, price), ended in zip(points, ends, strict=True)
         ]
         low, high = (quantile(held, share, now) for share in (LOW, HIGH))
-        day = since.date().isoformat()
-        found.append(SpotPrice(name, zone, now, day, min(now, low), max(now, high)))
+        found[kind] = {
+            "usd_per_hour": now,
+            "usd_per_hour_low": min(now, low),
+            "usd_per_hour_high": max(now, high),
+            "since": since.date().isoformat(),
+        }
     return found
 
 
