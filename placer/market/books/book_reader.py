@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -55,15 +56,11 @@ class Discount(msgspec.Struct, frozen=True, kw_only=True):
 
     def covers(self, offer: VmOffer) -> bool:
         """Tell whether the line is about an offer; owned and reserved machines have no price."""
-        pairs = (
-            (offer.provider, self.provider),
-            (offer.region, self.region),
-            (offer.instance_type, self.instance_type),
-            (offer.gpu, self.gpu),
-            (offer.market, self.market.replace("-", "_")),
-        )
-        return offer.price_basis not in FREE and all(
-            fnmatchcase(value, pattern) for value, pattern in pairs
+        names = ("provider", "region", "instance_type", "gpu")
+        return (
+            offer.price_basis not in FREE
+            and fnmatchcase(offer.market, self.market.replace("-", "_"))
+            and all(fnmatchcase(getattr(offer, name), getattr(self, name)) for name in names)
         )
 
 
@@ -79,7 +76,7 @@ class MachineNetwork(msgspec.Struct, frozen=True, kw_only=True):
     max_island_machines: int | None = None
     local_disk_gb: float | None = None
 
-    def covers(self, kind: tuple[str, str]) -> bool:
+    def covers(self, kind: Sequence[str]) -> bool:
         """Return whether this line is about a provider and type of machine."""
         patterns = self.provider, self.instance_type
         return all(map(fnmatchcase, kind, patterns))
@@ -122,32 +119,24 @@ def connected(
     ``unsaid`` are the columns of each offer that no layer has: an empty cell of a book says that
     nothing is known, and stays.
     """
-    lines: dict[tuple[str, str], MachineNetwork | None] = {}
+
+    @cache
+    def line_of(*kind: str) -> MachineNetwork | None:
+        return next((line for line in reversed(networks) if line.covers(kind)), None)
+
     result = dict(offers)
-    for key, found in offers.items():
-        columns = unsaid.get(key, ())
-        if not columns:
-            continue
-        kind = found[0][1].provider, found[0][1].instance_type
-        if kind not in lines:
-            lines[kind] = next((line for line in reversed(networks) if line.covers(kind)), None)
-        line = lines[kind]
+    for key, columns in unsaid.items():
+        first = offers[key][0][1]
+        line = line_of(first.provider, first.instance_type) if columns else None
         if line is not None:
-            result[key] = [
-                (
-                    where,
-                    msgspec.structs.replace(
-                        offer,
-                        **{
-                            column: getattr(line, column)
-                            for column in columns
-                            if getattr(offer, column) in (None, "")
-                        },
-                    ),
-                )
-                for where, offer in found
-            ]
+            result[key] = [(where, _filled(row, line, columns)) for where, row in offers[key]]
     return result
+
+
+def _filled(row: Any, known: msgspec.Struct, columns: Sequence[str]) -> Any:
+    """Give a row some columns of another one where it says nothing itself."""
+    silent = [column for column in columns if getattr(row, column) in (None, "")]
+    return msgspec.structs.replace(row, **{name: getattr(known, name) for name in silent})
 
 
 OFFERS = "offers.csv"
@@ -309,8 +298,8 @@ def _completed(file: str, above: Rows, below: Rows, header: Sequence[str]) -> Ro
     """Give rows what their file has no column for: a quote says nothing about networks."""
     absent = [column for column in KEPT_FROM_BELOW.get(file, ()) if column not in header]
     for key in (above.keys() & below.keys()) if absent else ():
-        known = {column: getattr(below[key][0][1], column) for column in absent}
-        above[key] = [(where, msgspec.structs.replace(row, **known)) for where, row in above[key]]
+        known = below[key][0][1]
+        above[key] = [(where, _filled(row, known, absent)) for where, row in above[key]]
     return above
 
 
