@@ -5,7 +5,7 @@ world in the price book.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,9 +19,8 @@ from placer.market.words.selection import gpus_like, is_named, places_of
 from placer.records import replace
 
 RowType = TypeVar("RowType", bound=msgspec.Struct)
-FREE = "free-egress"  # Key under which a catalog keeps its market with free egress
-SCALED_USE = "scaled-use"
-"""Key under which a catalog keeps its markets with other prices of use, by factor."""
+SCALED = "scaled"
+"""Key under which a catalog keeps its markets with other prices of use, by tables and factor."""
 AGGREGATOR_PLACES = "aggregator-places"
 """Key under which a catalog keeps the places of functions with their stores."""
 ONE_ROW = "one-row"  # Key under which a catalog keeps the one row in which it differs from another
@@ -99,31 +98,28 @@ def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
     """Multiply every price of egress by a factor from 0; links and admitted offers stay what they
     are. 0 makes egress free, as a tool that ignores it assumes; that market is kept.
     """
-    free: Catalog | None = catalog.memo.get(FREE) if factor == 0 else None
-    if free is not None:
-        return free
-    changed = replace(catalog, egress=_scaled_rows(catalog.egress, factor))
-    _remember(changed, catalog, Network(changed, network_of(catalog)))
-    if factor == 0:
-        catalog.memo[FREE] = changed  # whole, since other threads may ask
-    return changed
+    return _with_scaled(catalog, ("egress",), factor, kept=factor == 0)
 
 
 def with_scaled_use(catalog: Catalog, factor: float) -> Catalog:
     """Multiply every price that is paid by use, of egress, stores and functions, by a factor from
     0; machines keep theirs. Each market is kept, so that few factors should be asked for.
     """
-    known: dict[float, Catalog] = catalog.memo.setdefault(SCALED_USE, {})
-    if factor not in known:
-        changed = replace(
-            catalog,
-            egress=_scaled_rows(catalog.egress, factor),
-            stores=_scaled_rows(catalog.stores, factor),
-            functions=_scaled_rows(catalog.functions, factor),
-        )
+    return _with_scaled(catalog, ("egress", "stores", "functions"), factor, kept=True)
+
+
+def _with_scaled(
+    catalog: Catalog, tables: tuple[str, ...], factor: float, *, kept: bool
+) -> Catalog:
+    known: dict[tuple[Any, ...], Catalog] = catalog.memo.setdefault(SCALED, {})
+    changed = known.get((tables, factor))
+    if changed is None:
+        rows = {table: _scaled_rows(catalog.rows_of(table), factor) for table in tables}
+        changed = replace(catalog, **rows)
         _remember(changed, catalog, Network(changed, network_of(catalog)))
-        known[factor] = changed
-    return known[factor]
+        if kept:
+            known[tables, factor] = changed  # whole, since other threads may ask
+    return changed
 
 
 def _scaled_rows(rows: Iterable[RowType], factor: float) -> tuple[RowType, ...]:
@@ -151,8 +147,7 @@ def with_scaled_links(catalog: Catalog, factor: float) -> Catalog:
 
 def _remember(changed: Catalog, catalog: Catalog, network: Network) -> None:
     """Share what is worked out of a market with one of the same offers but another network."""
-    own = (FREE, SCALED_USE)
-    changed.memo.update({key: value for key, value in catalog.memo.items() if key not in own})
+    changed.memo.update({key: value for key, value in catalog.memo.items() if key != SCALED})
     changed.memo["network"] = network
 
 
@@ -283,10 +278,9 @@ def _repriced(
     usd, mark = value or 0.0, 0.0
     if factor is not None:
         usd, mark = tier.usd_per_gib * factor, tier.above_gib_per_month
-    provider, src, dst = at
+    ends = dict(zip(("provider", "src", "dst"), at, strict=True))
     source = f"what if: {text}; {tier.source}"
-    row = replace(tier, provider=provider, src=src, dst=dst, source=source)
-    return replace(row, usd_per_gib=usd, above_gib_per_month=mark)
+    return replace(tier, **ends, source=source, usd_per_gib=usd, above_gib_per_month=mark)
 
 
 def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
