@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +143,6 @@ def figure(row: Mapping[str, Any], key: str, low: float, high: float, where: str
     return number
 
 
-def day_of(value: object, where: str) -> str:
-    """Return the day of a time in an answer, ISO; exit code 7 if it is no time."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).date().isoformat()
-    try:
-        return datetime.fromisoformat(str(value)).date().isoformat()
-    except ValueError:
-        raise SourceError(f"{where}: '{str(value)[:40]}' is not a time", AS_WRITTEN) from None
-
-
 HINT = "give a CSV file as 'placer capacity import aws-blocks -o FILE' writes it"
 
 
@@ -173,11 +163,6 @@ class OfferedBlock:
     usd: float
     source: str
 
-    @property
-    def usd_per_machine_hour(self) -> float:
-        """Price of one machine for an hour."""
-        return self.usd / (self.machines * self.hours)
-
 
 def block_offers(
     kind: str, document: Mapping[str, Any], book: Catalog, where: str
@@ -194,12 +179,16 @@ def block_offers(
     known = Known(gpus=book.gpus, machines=machines)
     found = []
     for place, row, _ in shipped_rows(kind, document, where, tally, None, known):
-        day_of(row["start"], place)
+        try:
+            datetime.fromisoformat(str(row["start"]))
+        except ValueError:
+            words = f"{place}: '{str(row['start'])[:40]}' is not a time"
+            raise SourceError(words, AS_WRITTEN) from None
         if row["place"] in book.regions:
             found.append(OfferedBlock(**row))  # type: ignore[arg-type]
         else:
             tally.leave_out("region that no book knows", str(row["place"]))
-    found.sort(key=lambda block: (block.usd_per_machine_hour, block.start, block.name))
+    found.sort(key=lambda one: (one.usd / (one.machines * one.hours), one.start, one.name))
     return found, tally.reasons()
 
 
