@@ -39,22 +39,16 @@ def device_name(gpu: str, gpu_count: int) -> str:
     return gpu if gpu_count == 1 else f"{gpu}:{gpu_count}"
 
 
-LATER_OFFER_FIELDS = ("fabric", "max_island_machines", "local_disk_gb", "nvlink_gb_per_s")
-"""Fields of offers that the first documents lack."""
+_LATER = ("fabric", "max_island_machines", "local_disk_gb", "nvlink_gb_per_s", "read_gbps")
+"""Fields of offers, of machines and stores, that the first documents lack."""
 
 
-def offer_document(offer: VmOffer) -> dict[str, Any]:
+def offer_document(offer: VmOffer | StoreOffer) -> dict[str, Any]:
     """Return an offer ready for JSON, without later fields that say nothing: a document from before
     them is written again as it was.
     """
     built: dict[str, Any] = msgspec.to_builtins(offer)
-    return {k: v for k, v in built.items() if k not in LATER_OFFER_FIELDS or v not in ("", None)}
-
-
-def store_document(store: StoreOffer) -> dict[str, Any]:
-    """Return a store ready for JSON, without a limit that nobody knows, as `offer_document`."""
-    built: dict[str, Any] = msgspec.to_builtins(store)
-    return {k: v for k, v in built.items() if k != "read_gbps" or v is not None}
+    return {k: v for k, v in built.items() if k not in _LATER or v not in ("", None)}
 
 
 def gpu_document(gpu: Gpu) -> dict[str, Any]:

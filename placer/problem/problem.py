@@ -12,14 +12,7 @@ import numpy as np
 
 from placer.errors import PlacerError
 from placer.market.capacity_table import capacity_document, rows_about
-from placer.market.catalog import (
-    OLD_TRANSPORT,
-    Catalog,
-    VmOffer,
-    gpu_document,
-    offer_document,
-    store_document,
-)
+from placer.market.catalog import OLD_TRANSPORT, Catalog, VmOffer, gpu_document, offer_document
 from placer.market.network.graph import largest_cards
 from placer.market.scaled_market import ONE_ROW, REPRICED, RowChange
 from placer.market.table import Table
@@ -306,7 +299,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         built["catalog"]["offers"] = [
             offer_document(o) for o in self.catalog.offers if servers or id(o) in kept
         ]
-        built["catalog"]["stores"] = [store_document(store) for store in self.catalog.stores]
+        built["catalog"]["stores"] = [offer_document(store) for store in self.catalog.stores]
         built["catalog"]["gpus"] = {
             name: gpu_document(gpu) for name, gpu in self.catalog.gpus.items()
         }
