@@ -127,7 +127,7 @@ def read_numbered_rows(
             else f"unknown column '{extra[0] if extra else header}'"
         )
         raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
-    parsed = [_Parsed(columns[name]) for name in header]
+    parsed = [_Parsed(name, columns[name]) for name in header]
     keys = [name for name in KEYS[file] if name in header]
     seen: dict[tuple[Any, ...], int] = {}
     for number, cells in lines:
@@ -138,8 +138,8 @@ def read_numbered_rows(
             raise PlacerError(words, "check the commas of this line")
         try:
             row = {name: of[cell] for name, of, cell in zip(header, parsed, cells, strict=True)}
-        except ValueError:
-            raise _wrong_cell(header, parsed, cells, f"{path}:{number}") from None
+        except ValueError as error:
+            raise PlacerError(f"{path}:{number}: {error}", "correct this cell") from None
         key = tuple([row[name] for name in keys])
         if key and key in seen:
             words = "/".join(cells[header.index(name)] for name in keys)
@@ -179,26 +179,18 @@ def read_columns(path: Path, file: str, data: bytes) -> tuple[dict[str, Column],
     return (built, numbers) if whole else None
 
 
-def _wrong_cell(
-    header: list[str], parsed: list[_Parsed], cells: list[str], where: str
-) -> PlacerError:
-    for name, values, cell in zip(header, parsed, cells, strict=True):
-        try:
-            values[cell]
-        except ValueError as error:
-            return PlacerError(f"{where}: {name} '{cell}' {error}", "correct this cell")
-    raise AssertionError(f"{where}: no cell is wrong")
-
-
 class _Parsed(dict[str, Any]):
     """Values of the cells of one column by their text: most cells of a book repeat others."""
 
-    def __init__(self, parse: Callable[[str], Any]) -> None:
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         super().__init__()
-        self._parse = parse
+        self._name, self._parse = name, parse
 
     def __missing__(self, cell: str) -> Any:
-        value = self[cell] = self._parse(cell)
+        try:
+            value = self[cell] = self._parse(cell)
+        except ValueError as error:
+            raise ValueError(f"{self._name} '{cell}' {error}") from None
         return value
 
 
