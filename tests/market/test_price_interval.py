@@ -11,7 +11,7 @@ import placer
 from conftest import Run
 from instances import offer, two_places
 from placer.interface.advisor import Advisor
-from placer.market.books.defended_figures import defended, outlier_of, outliers, usual_share
+from placer.market.books.defended_figures import Outlier, defended, outlier_of, usual_share
 from placer.market.catalog import Catalog, Setting, VmOffer
 from placer.market.network.graph import network_of
 from placer.market.price_interval import ESTIMATE, EXACT, GUESS, MOVING, PAPER, price_interval
@@ -236,6 +236,12 @@ def spot_book(*spot: float) -> Catalog:
     return replace(two_places().catalog, offers=tuple(offers))
 
 
+def outliers(catalog: Catalog) -> list[tuple[VmOffer, Outlier]]:
+    """The offers whose spot price is far off, in the order of the book."""
+    found = ((offer, outlier_of(offer, catalog)) for offer in catalog.offers)
+    return [(offer, outlier) for offer, outlier in found if outlier is not None]
+
+
 def test_a_price_far_below_the_others_is_named_with_its_score() -> None:
     """Five regions ask 0.30 to 0.36 of on-demand, the sixth 0.10. The median of the logarithms is
     that of 0.315 (between 0.31 and 0.32), the median deviation is below 0.05, which stands for it:
@@ -256,7 +262,7 @@ def test_equal_shares_do_not_make_a_small_difference_an_outlier() -> None:
     """With a deviation of 0, 0.35 beside 0.40 would be infinitely far; with the least of 0.05 it is
     0.6745 x ln(0.35 / 0.40) / 0.05 = -1.8, within 3.5. 0.20 is at -9.4, beyond.
     """
-    assert not list(outliers(spot_book(0.4, 0.4, 0.4, 0.4, 0.4, 0.35)))
+    assert not outliers(spot_book(0.4, 0.4, 0.4, 0.4, 0.4, 0.35))
     (found,) = outliers(spot_book(0.4, 0.4, 0.4, 0.4, 0.4, 0.2))
     assert found[1].score == pytest.approx(-9.35, abs=0.01)
 
@@ -265,5 +271,5 @@ def test_nobody_can_say_what_is_usual_in_four_regions() -> None:
     """Five regions are the least."""
     catalog = spot_book(0.3, 0.3, 0.3, 0.03)
     assert usual_share("aws", "T4", catalog) is None
-    assert not list(outliers(catalog))
+    assert not outliers(catalog)
     assert outlier_of(catalog.offers[0], catalog) is None

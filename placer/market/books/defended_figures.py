@@ -9,9 +9,7 @@ says of today's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from datetime import date
-from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -45,11 +43,7 @@ ON_DEMAND = "on-demand"  # Key under which a catalog keeps what its machines cos
 SAME = 0.005  # Relative difference up to which a price is left as it was read
 
 
-def defended(
-    catalog: Catalog,
-    half_life_days: float = HALF_LIFE_DAYS,
-    usual_shares: Mapping[str, float] = MappingProxyType(USUAL_SHARES),
-) -> Catalog:
+def defended(catalog: Catalog) -> Catalog:
     """Return a book with figures that can be defended in place of those that were read.
 
     A spot price p of a machine with the on-demand price d becomes d exp(w log(p / d) + (1 - w) u)
@@ -61,8 +55,8 @@ def defended(
     returned itself.
     """
     table, usd = catalog.table, catalog.table.column("usd_per_hour")
-    rows, weights, logs = _shares(catalog, half_life_days)
-    targets = _usual(table, rows, weights, logs, usual_shares)
+    rows, weights, logs = _shares(catalog)
+    targets = _usual(table, rows, weights, logs)
     factors = np.exp((1 - weights) * (targets - logs))
     dearer = factors > 1 + SAME
     rows, weights, factors = rows[dearer], weights[dearer], factors[dearer]
@@ -93,7 +87,7 @@ def defended(
     return with_offers(catalog, offers) if measured else replace(catalog, offers=offers)
 
 
-def _shares(catalog: Catalog, half_life_days: float) -> tuple[Array, Array, Array]:
+def _shares(catalog: Catalog) -> tuple[Array, Array, Array]:
     """Return the rows whose price moves and can be compared with on demand, what each price still
     says of today's (1 all, 0 nothing), and the logarithm of its share of the on-demand price.
     """
@@ -105,7 +99,7 @@ def _shares(catalog: Catalog, half_life_days: float) -> tuple[Array, Array, Arra
     dates = table.column("as_of")
     newest = max(map(date.fromisoformat, dates.values), default=date.min)
     days = [(newest - date.fromisoformat(day)).days for day in dates.values]
-    aged = [1.0 if age <= FRESH_DAYS else 2 ** (-age / half_life_days) for age in days]
+    aged = [1.0 if age <= FRESH_DAYS else 2 ** (-age / HALF_LIFE_DAYS) for age in days]
     guessed = table.column("source").where(lambda source: GUESSED in source)
     weights = np.where(guessed[rows], 0.0, np.array(aged)[dates.array[rows]])
     return rows, weights, np.log(usd[rows] / whole[rows])
@@ -125,12 +119,10 @@ def _on_demand_usd(catalog: Catalog) -> Array:
     return known
 
 
-def _usual(
-    table: Table[VmOffer], rows: Array, weights: Array, logs: Array, unknown: Mapping[str, float]
-) -> Array:
+def _usual(table: Table[VmOffer], rows: Array, weights: Array, logs: Array) -> Array:
     """Return the logarithm of the usual share of each row, by provider, device and market."""
     alike, first = table.groups(("provider", "gpu", "market"), rows)
-    usual = np.array([math.log(unknown[table[row].market]) for row in rows[first].tolist()])
+    usual = np.array([math.log(USUAL_SHARES[table[row].market]) for row in rows[first].tolist()])
     says = weights > 0
     known, one = grouped(alike[says], len(first))
     weight, middle = (medians(known, each[says], len(one)) for each in (weights, logs))
@@ -245,10 +237,3 @@ def outlier_of(offer: VmOffer, catalog: Catalog) -> Outlier | None:
         return None
     score = z_score(math.log(share), math.log(usual.share), usual.deviation)
     return Outlier(share=share, usual=usual, score=score) if abs(score) > FAR else None
-
-
-def outliers(catalog: Catalog) -> Iterator[tuple[VmOffer, Outlier]]:
-    """Yield the offers whose spot price is far off, in the order of the book."""
-    for offer in catalog.offers:
-        if (found := outlier_of(offer, catalog)) is not None:
-            yield offer, found
