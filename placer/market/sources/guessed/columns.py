@@ -234,17 +234,13 @@ def _price_score(field: str, name: str, fits: float, *, header: bool) -> float:
     fits -= 0.25 * bool(re.search(TAXED, words))
     is_spot = bool(re.search(HEADERS["spot"], words))
     if field == "spot":
-        return fits if (is_spot and (_is_priced(words) or currency_in(name))) or is_spot else 0.0
+        return fits if is_spot else 0.0
     if is_spot or re.search(NO_PRICE, words):
         return 0.0
     priced = header or bool(currency_in(name))
     told = priced or bool(time_in(name))
     demand = bool(re.search(MARKETS["on_demand"], words))
     return fits + 0.5 * demand + 0.25 * priced if told else 0.0
-
-
-def _is_priced(words: str) -> bool:
-    return re.search(HEADERS["price"], words) is not None
 
 
 def _fits(field: str, cell: str, book: Catalog) -> bool:
