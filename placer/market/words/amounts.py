@@ -131,12 +131,8 @@ def each_in(text: str) -> str | None:
     >>> [each_in(t) for t in ("Preis je GPU-Stunde", "USD per node", "price")]
     ['gpu', 'machine', None]
     """
-    return _word_in(text, _EACH)
-
-
-def _word_in(text: str, patterns: dict[str, str]) -> str | None:
     words = plain(_apart(text))
-    return next((name for name, pattern in patterns.items() if re.search(pattern, words)), None)
+    return next((name for name, pattern in _EACH.items() if re.search(pattern, words)), None)
 
 
 def currency_in(text: str) -> str | None:
