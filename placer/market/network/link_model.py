@@ -282,8 +282,7 @@ class Pairs:
             km = np.where(self._gcp, ways_km(self._access, gcp=True), km)
         near = self.direct_km <= np.where(self._own, BACKBONE_KM, SAME_CITY_KM)
         km = np.where(near, np.minimum(km, CITY_FACTOR * self.direct_km), km)
-        built: Array = np.where(self._own, OWN_BACKBONE * km, km)
-        return built
+        return np.where(self._own, OWN_BACKBONE * km, km)
 
     @cached_property
     def rtt_s(self) -> Array:
@@ -291,18 +290,14 @@ class Pairs:
         zones = [ZONES.index(zone) for zone in self._access.zones]
         way_s = _FACTORS[np.ix_(zones, zones)] * self.weighted_km / FIBRE_KM_PER_RTT_S
         light_s = self.direct_km / FIBRE_KM_PER_RTT_S
-        built: Array = np.where(
-            self.same, IN_REGION_RTT_S, np.maximum(RTT_FLOOR_S + way_s, light_s)
-        )
-        return built
+        return np.where(self.same, IN_REGION_RTT_S, np.maximum(RTT_FLOOR_S + way_s, light_s))
 
     def spread(self, rtt_s: Array) -> Array:
         """Return the factors of the low and high of an estimated bandwidth."""
         known = self._each(STREAM_CAP_BYTES_PER_S.__contains__)
         apart = np.where(rtt_s >= NEAR_RTT_S, SPREAD, NEAR_SPREAD)
         both = np.where(known[:, None] & known, apart, UNKNOWN_SPREAD)
-        built: Array = np.where(self.same, SPREAD, both)
-        return built
+        return np.where(self.same, SPREAD, both)
 
     def one_stream_bytes_per_s(self, rtt_s: Array) -> Array:
         """Return the throughput of one TCP stream: min(caps of both ends, window / rtt)."""
@@ -325,8 +320,7 @@ class Pairs:
         takes_all = self._each(CLOUDS.__contains__)
         sends = np.minimum(leaves[:, None], long_way[:, None] / np.sqrt(rtt_s))
         apart = np.where(takes_all, sends, np.minimum(sends, DEFAULT_CAP_BYTES_PER_S))
-        built: Array = np.where(self.same, self._one_stream_caps[:, None], apart)
-        return built
+        return np.where(self.same, self._one_stream_caps[:, None], apart)
 
     @cached_property
     def _access(self) -> Access:
