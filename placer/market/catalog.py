@@ -412,13 +412,9 @@ class Catalog:
             self.table.memo["rows by place"] = rows
         return cast("dict[str, Any]", self.table.memo["rows by place"])
 
-    @cached_property
-    def _offers_by_place(self) -> dict[str, list[VmOffer]]:
-        return cast("dict[str, Any]", self.table.memo.setdefault("offers by place", {}))
-
     def offers_at(self, place: str) -> list[VmOffer]:
         """Return the offers of one place, in the order of the book."""
-        known = self._offers_by_place
+        known: dict[str, list[VmOffer]] = self.table.memo.setdefault("offers by place", {})
         if place not in known and place in self.rows_by_place:
             known[place] = [self.offers[row] for row in self.rows_by_place[place].tolist()]
         return known.get(place, [])
@@ -428,15 +424,13 @@ class Catalog:
         rows: list[int] = self.rows_by_place[offer.place].tolist()
         return next(row for row in rows if self.offers[row] is offer)
 
-    @cached_property
-    def _rows_by_kind(self) -> dict[str, dict[tuple[Any, ...], int]]:
-        return cast("dict[str, Any]", self.table.memo.setdefault("rows by kind", {}))
-
     def offer(
         self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str
     ) -> VmOffer | None:
         """Return the first offer of a kind of machine in the book; None if there is none."""
-        kinds = self._rows_by_kind.get(place)
+        known: dict[str, dict[tuple[Any, ...], int]]
+        known = self.table.memo.setdefault("rows by kind", {})
+        kinds = known.get(place)
         if kinds is None:
             if place not in self.rows_by_place:
                 return None
@@ -444,7 +438,7 @@ class Catalog:
             columns = map(self.table.column, ("instance_type", "gpu", "gpu_count", "market"))
             cells = [map(each.values.__getitem__, each.array[rows].tolist()) for each in columns]
             kinds = dict(zip(zip(*cells, strict=True), rows.tolist(), strict=True))
-            self._rows_by_kind[place] = kinds
+            known[place] = kinds
         row = kinds.get((instance_type, gpu, gpu_count, market))
         return None if row is None else self.offers[row]
 
