@@ -63,7 +63,7 @@ def cut_down(problem: Problem, places: Collection[str], offers: Iterable[VmOffer
         book,
         regions=regions,
         offers=kept,
-        capacity=rows_about(book.capacity, kept),
+        capacity=rows_about(book.capacity, ((o.provider, o.region, o.gpu, o.market) for o in kept)),
         functions=tuple(f for f in book.functions if f.place in places),
         stores=tuple(s for s in book.stores if s.place in places),
         egress=tuple(

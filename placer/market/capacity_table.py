@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -125,12 +125,13 @@ def named_zones(
     return tuple(sorted({row.zone for row in named}))
 
 
-def most_launched(rows: Iterable[CapacityRow], machine: Machine) -> int | None:
+def most_launched(
+    rows: Iterable[CapacityRow], provider: str, region: str, device: str, market: str
+) -> int | None:
     """Return the most machines that a zone of a region launched together of some that were asked
     for; None where the rows about the region name nobody who was refused one.
     """
-    kind = machine.provider, machine.region, machine.gpu, machine.market
-    own = [row for row in rows if row.region and covers(row, *kind)]
+    own = [row for row in rows if row.region and covers(row, provider, region, device, market)]
     launched = max((row.machines for row in own if row.share), default=0)
     return launched if any(row.machines_asked > launched for row in own) else None
 
@@ -145,32 +146,13 @@ def _by_machines(rows: Sequence[CapacityRow]) -> tuple[CapacityRow, ...]:
     return tuple(best[machines] for machines in sorted(best))
 
 
-class Machine(Protocol):
-    """Something of which a table may know the capacity, such as an offer."""
-
-    @property
-    def provider(self) -> str:
-        """Who rents it."""
-
-    @property
-    def region(self) -> str:
-        """Where."""
-
-    @property
-    def gpu(self) -> str:
-        """Its device."""
-
-    @property
-    def market(self) -> str:
-        """``spot``, ``community`` or ``on_demand``."""
-
-
-def rows_about(rows: Iterable[CapacityRow], machines: Iterable[Machine]) -> tuple[CapacityRow, ...]:
-    """Return the rows that are about at least one of some machines, in their order; community
-    machines launch and stay as spot ones do.
+def rows_about(
+    rows: Iterable[CapacityRow], machines: Iterable[tuple[str, str, str, str]]
+) -> tuple[CapacityRow, ...]:
+    """Return the rows that are about at least one of some machines, each its provider, region,
+    device and market, in their order; community machines launch and stay as spot ones do.
     """
-    spot = {"community": "spot"}
-    kinds = {(m.provider, m.region, m.gpu, spot.get(m.market, m.market)) for m in machines}
+    kinds = {(*kind, "spot" if market == "community" else market) for *kind, market in machines}
     return tuple(row for row in rows if any(covers(row, *kind) for kind in kinds))
 
 

@@ -288,7 +288,8 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
             )
         }
         built["calibration"] = calibration_document(self.calibration)
-        rows = rows_about(self.catalog.capacity, self.catalog.offers)
+        machines = ((o.provider, o.region, o.gpu, o.market) for o in self.catalog.offers)
+        rows = rows_about(self.catalog.capacity, machines)
         built["catalog"]["capacity"] = [capacity_document(row) for row in rows]
         for name in ("settings", "changes", "capacity"):
             if not built["catalog"].get(name):

@@ -59,7 +59,8 @@ class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
             return None
         if any(row.counts(offer) for row in wish.quotas):
             return None
-        seen = most_launched(self._launch_rows, offer) if self._launch_rows else None
+        kind = offer.provider, offer.region, offer.gpu, offer.market
+        seen = most_launched(self._launch_rows, *kind) if self._launch_rows else None
         return most if seen is None else seen
 
     @cached_property
