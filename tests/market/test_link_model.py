@@ -15,7 +15,6 @@ from placer.market.network.link_model import (
     FIBRE_KM_PER_RTT_S,
     RTT_FLOOR_S,
     ZONES,
-    Access,
     Corridor,
     Pairs,
     great_circle_km,
@@ -126,7 +125,7 @@ def test_any_two_points_have_a_way(lat_a: float, lon_a: float, lat_b: float, lon
     rtt_s = rtt_s_of(a, b)
     assert light_s(a, b) <= rtt_s < 1.2
     assert rtt_s == rtt_s_of(b, a)
-    assert Access([a]).zones[0] in ZONES
+    assert Pairs([a]).zones[0] in ZONES
 
 
 def test_streams_between_places_obey_the_caps() -> None:

@@ -79,46 +79,14 @@ def great_circles_km(lat_a: Array, lon_a: Array, lat_b: Array, lon_b: Array) -> 
     return built
 
 
+def _each_to_each_km(a: tuple[Array, Array], b: tuple[Array, Array]) -> Array:
+    return great_circles_km(a[0][:, None], a[1][:, None], *b)
+
+
 @lru_cache(maxsize=1)
 def hubs() -> dict[str, Hub]:
     """Return the hubs by name (catalogs/hubs.csv)."""
     return {row.hub: row for row in shipped_table("hubs.csv", Hub)}
-
-
-class Access:
-    """Ways from some points to their nearest hubs, nearest first: numbers of hubs in the order of
-    `hubs`, and km; shape (points, `ACCESS_HUBS`).
-    """
-
-    def __init__(self, points: Sequence[Point]) -> None:
-        self.latitude_deg, self.longitude_deg = _degrees(points)
-        every = ACCESS_FACTOR * great_circles_km(
-            self.latitude_deg[:, None], self.longitude_deg[:, None], *_degrees([*hubs().values()])
-        )
-        self.hub = np.argsort(every, axis=1, kind="stable")[:, :ACCESS_HUBS]
-        self.km = np.take_along_axis(every, self.hub, axis=1)
-
-    @property
-    def zones(self) -> list[str]:
-        """The part of the world of each point: the zone of its nearest hub."""
-        zones = [hub.zone for hub in hubs().values()]
-        return [zones[hub] for hub in self.hub[:, 0]]
-
-
-def ways_km(access: Access, *, gcp: bool = False) -> Array:
-    """Return the lengths of the shortest ways over the corridors, with the access of both ends; the
-    same in both directions; shape (points, points). Some corridors are longer where Google Cloud
-    carries the traffic.
-    """
-    reach = (access.km[:, :, None] + hub_distances_km(gcp)[access.hub]).min(axis=1)  # of each hub
-    there = (reach[:, access.hub] + access.km).min(axis=2)
-    # Sums in another order differ in the last digit, so one end is the first in both directions.
-    latitude_deg, longitude_deg = access.latitude_deg[:, None], access.longitude_deg[:, None]
-    turned = (latitude_deg > latitude_deg.T) | (
-        (latitude_deg == latitude_deg.T) & (longitude_deg > longitude_deg.T)
-    )
-    built: Array = np.where(turned, there.T, there)
-    return built
 
 
 def _degrees(points: Sequence[Point]) -> tuple[Array, Array]:
@@ -265,21 +233,19 @@ class Pairs:
         takes = np.array([region.provider for region in regions])
         self._own: Array = (takes[:, None] == takes) & np.isin(takes, CLOUDS)
         self._gcp: Array = (takes[:, None] == "gcp") | (takes == "gcp")
+        self._degrees = _degrees(regions)
 
     @cached_property
     def direct_km(self) -> Array:
         """Great circles."""
-        latitude_deg, longitude_deg = self._access.latitude_deg, self._access.longitude_deg
-        return great_circles_km(
-            latitude_deg[:, None], longitude_deg[:, None], latitude_deg, longitude_deg
-        )
+        return _each_to_each_km(self._degrees, self._degrees)
 
     @cached_property
     def weighted_km(self) -> Array:
         """Ways between the places, before the factor of their zones."""
-        km = ways_km(self._access)
+        km = self._corridors_km()
         if self._gcp.any():
-            km = np.where(self._gcp, ways_km(self._access, gcp=True), km)
+            km = np.where(self._gcp, self._corridors_km(gcp=True), km)
         near = self.direct_km <= np.where(self._own, BACKBONE_KM, SAME_CITY_KM)
         km = np.where(near, np.minimum(km, CITY_FACTOR * self.direct_km), km)
         return np.where(self._own, OWN_BACKBONE * km, km)
@@ -287,7 +253,7 @@ class Pairs:
     @cached_property
     def rtt_s(self) -> Array:
         """Round-trip times: floor + factor of the zones x way, no faster than light in fibre."""
-        zones = [ZONES.index(zone) for zone in self._access.zones]
+        zones = [ZONES.index(zone) for zone in self.zones]
         way_s = _FACTORS[np.ix_(zones, zones)] * self.weighted_km / FIBRE_KM_PER_RTT_S
         light_s = self.direct_km / FIBRE_KM_PER_RTT_S
         return np.where(self.same, IN_REGION_RTT_S, np.maximum(RTT_FLOOR_S + way_s, light_s))
@@ -322,9 +288,36 @@ class Pairs:
         apart = np.where(takes_all, sends, np.minimum(sends, DEFAULT_CAP_BYTES_PER_S))
         return np.where(self.same, self._one_stream_caps[:, None], apart)
 
+    @property
+    def zones(self) -> list[str]:
+        """The part of the world of each place: the zone of its nearest hub."""
+        zones = [hub.zone for hub in hubs().values()]
+        return [zones[hub] for hub in self._access[0][:, 0]]
+
     @cached_property
-    def _access(self) -> Access:
-        return Access(self.regions)
+    def _access(self) -> tuple[Array, Array]:
+        """Ways from the places to their nearest hubs, nearest first: numbers of hubs in the order
+        of `hubs`, and km; shape (places, `ACCESS_HUBS`).
+        """
+        every = ACCESS_FACTOR * _each_to_each_km(self._degrees, _degrees([*hubs().values()]))
+        hub = np.argsort(every, axis=1, kind="stable")[:, :ACCESS_HUBS]
+        return hub, np.take_along_axis(every, hub, axis=1)
+
+    def _corridors_km(self, *, gcp: bool = False) -> Array:
+        """Return the lengths of the shortest ways over the corridors, with the access of both ends;
+        the same in both directions. Some corridors are longer where Google Cloud carries the
+        traffic.
+        """
+        hub, km = self._access
+        reach = (km[:, :, None] + hub_distances_km(gcp)[hub]).min(axis=1)  # of each hub
+        there = (reach[:, hub] + km).min(axis=2)
+        # Sums in another order differ in the last digit, so one end is the first both ways.
+        latitude_deg, longitude_deg = (degrees[:, None] for degrees in self._degrees)
+        turned = (latitude_deg > latitude_deg.T) | (
+            (latitude_deg == latitude_deg.T) & (longitude_deg > longitude_deg.T)
+        )
+        built: Array = np.where(turned, there.T, there)
+        return built
 
     @cached_property
     def _one_stream_caps(self) -> Array:
