@@ -129,7 +129,7 @@ def guessed(
 
 def _complete(found: dict[str, Guess], rows: Rows, book: Catalog) -> None:
     """Add what prices mean and ask for what nothing says, all of it at once."""
-    priced = found.get("price") or found["spot"]
+    column = (found.get("price") or found["spot"]).column or ""
     missing = []
     if "region" not in found:
         missing.append(
@@ -139,12 +139,12 @@ def _complete(found: dict[str, Guess], rows: Rows, book: Catalog) -> None:
         _check_alike(found["price"], found["spot"])
     for field, made in (("currency", _currency), ("unit", _unit), ("decimals", _decimals)):
         try:
-            found[field] = found.get(field) or made(priced, rows)
+            found[field] = found.get(field) or made(column, rows)
         except PlacerError as error:
             missing.append(error)
     if "per" not in found and {"unit", "decimals"} <= {*found}:
         try:
-            found["per"] = _per(priced, found, rows, book)
+            found["per"] = _per(column, found, rows, book)
         except PlacerError as error:
             missing.append(error)
     if missing:
@@ -298,8 +298,7 @@ def _check_alike(price: Guess, spot: Guess) -> None:
             )
 
 
-def _currency(priced: Guess, rows: Rows) -> Guess:
-    column = priced.column or ""
+def _currency(column: str, rows: Rows) -> Guess:
     in_cells = [currency for cell in _cells(column, rows) if (currency := currency_in(cell))]
     if in_cells:
         several = sorted({*in_cells})
@@ -319,8 +318,7 @@ def _time_is_said(found: Mapping[str, Guess], rows: Rows) -> bool:
     )
 
 
-def _unit(priced: Guess, rows: Rows) -> Guess:
-    column = priced.column or ""
+def _unit(column: str, rows: Rows) -> Guess:
     said = {time for cell in _cells(column, rows) if (time := time_in(cell))}
     if len(said) == 1:
         return Guess(None, said.pop(), f"in the cells of '{column}'")
@@ -334,8 +332,7 @@ def _unit(priced: Guess, rows: Rows) -> Guess:
     )
 
 
-def _decimals(priced: Guess, rows: Rows) -> Guess:
-    column = priced.column or ""
+def _decimals(column: str, rows: Rows) -> Guess:
     numbers = [number for cell in _cells(column, rows) if (number := number_in(cell))]
     sign: Decimals | None = decimals_of(numbers)
     if sign is not None:
@@ -347,11 +344,10 @@ def _decimals(priced: Guess, rows: Rows) -> Guess:
     )
 
 
-def _per(priced: Guess, found: Mapping[str, Guess], rows: Rows, book: Catalog) -> Guess:
+def _per(column: str, found: Mapping[str, Guess], rows: Rows, book: Catalog) -> Guess:
     """Tell whether prices are of one GPU or of a machine: by words, or because no machine has
     several.
     """
-    column = priced.column or ""
     said = {each for cell in _cells(column, rows) if (each := each_in(cell))}
     if len(said) == 1:
         return Guess(None, said.pop(), f"in the cells of '{column}'")
@@ -362,7 +358,7 @@ def _per(priced: Guess, found: Mapping[str, Guess], rows: Rows, book: Catalog) -
     of_unit = {each for cell in _cells(unit, rows) if (each := each_in(cell))} if unit else set()
     if len(of_unit) == 1:
         return Guess(None, of_unit.pop(), f"in the cells of '{unit}'")
-    sizes = list(_sizes(priced, found, rows, book))
+    sizes = list(_sizes(column, found, rows, book))
     if all(count == 1 for _, count, _ in sizes):
         return Guess(None, "machine", "each machine has one GPU")
     if (grown := _grown(sizes)) is not None:
@@ -378,14 +374,13 @@ Size = tuple[tuple[str, str], int, float]
 """A device in a market, how many of it a machine has, and what the list asks for it."""
 
 
-def _sizes(priced: Guess, found: Mapping[str, Guess], rows: Rows, book: Catalog) -> Iterator[Size]:
+def _sizes(column: str, found: Mapping[str, Guess], rows: Rows, book: Catalog) -> Iterator[Size]:
     """Yield each row that has a device and a price."""
     market = found.get("market", Guess(None, "", "")).column
     decimals = found["decimals"].value
     for row in rows:
         device = device_in(row[found["gpu"].column or ""], book)
-        cell = row[priced.column or ""]
-        usd = amount(cell, "comma" if decimals == "comma" else "point")
+        usd = amount(row[column], "comma" if decimals == "comma" else "point")
         if device is not None and usd:
             kind = device.gpu, row[market] if market else ""
             yield kind, count_of(row, found, device.number), usd
