@@ -44,9 +44,7 @@ def read_advice(place: str, read_seconds: float) -> Harvest:
     rows = [*_rows(named, left_out)]
     if not rows:
         raise PlacerError(f"'{place}' names no spot machine of the shipped book")
-    return Harvest(
-        rows={"offers.csv": rows}, origins=[document.origin], left_out=left_out, notes=[]
-    )
+    return Harvest(rows={"offers.csv": rows}, origins=[document.origin], left_out=left_out)
 
 
 def _rows(named: Mapping[tuple[str, str], Band], left_out: Counter[str]) -> Iterator[Row]:
