@@ -225,6 +225,10 @@ def _words(cell: str) -> str:
     return cell.lstrip("=+-@ ")
 
 
+def _texts(*names: str) -> Parsers:
+    return dict.fromkeys(names, str)
+
+
 def _streams(cell: str) -> int | None:
     if cell and not 1 <= plain_number(cell) <= 1e6:
         raise ValueError("is not a number of streams from 1")
@@ -233,57 +237,43 @@ def _streams(cell: str) -> int | None:
 
 _FILE = file_columns("links.csv")
 _RATES = ("gbps", "gbps_one_stream", "gbps_many_streams", "gbps_low", "gbps_high")
-_LINKS: Parsers = {
-    **{name: _FILE[name] for name in ("src", "dst", "as_of")},
-    # Who judges links refuses or counts figures that cannot be true.
-    **dict.fromkeys((*_RATES, "rtt_ms"), _figure),
-    "streams": _streams,
-    "basis": lambda cell: _FILE["basis"](cell) if cell else "measured",
-    "source": lambda cell: cell,
-}
-"""Columns of links.csv, and ``gbps`` with ``streams`` for runs that say how many they had."""
-_PARTS: Parsers = {
-    **dict.fromkeys(("part", "market", "unit", "regions"), str),
-    "usd_per_unit": _price,
-    "since": _since,
-}
-"""Parts of machines that are priced by themselves, with their regions between blanks."""
-_QUESTION: Parsers = dict.fromkeys(
-    (
+COSTS = ("billed", "effective", "list", "contracted")
+"""Costs of a charge in FOCUS: as invoiced, with commitments spread, at list and contract prices."""
+_NO_FILE: Mapping[str, Parsers] = {
+    # Columns of links.csv, and ``gbps`` with ``streams`` for runs that say how many they had.
+    "links": {
+        **{name: _FILE[name] for name in ("src", "dst", "as_of")},
+        # Who judges links refuses or counts figures that cannot be true.
+        **dict.fromkeys((*_RATES, "rtt_ms"), _figure),
+        "streams": _streams,
+        "basis": lambda cell: _FILE["basis"](cell) if cell else "measured",
+        "source": lambda cell: cell,
+    },
+    # Parts of machines that are priced by themselves, with their regions between blanks.
+    "parts": {
+        **_texts("part", "market", "unit", "regions"),
+        "usd_per_unit": _price,
+        "since": _since,
+    },
+    # Words of ``placer recommend`` that configurations of training software have.
+    "question": _texts(
         *("model", "seq_len", "lora", "qlora", "tbs", "microbatch", "precision", "sharding", "tp"),
         *("checkpointing", "gpu", "market", "places"),
     ),
-    str,
-)
-"""Words of ``placer recommend`` that configurations of training software have."""
-_OWN: Parsers = dict.fromkeys(
-    ("name", "count", "instance_type", "gpu", "gpus", "cpus", "ram", "assumed"), str
-)
-"""What a list of one's own machines says of those that are alike, and what is assumed of them."""
-COSTS = ("billed", "effective", "list", "contracted")
-"""Costs of a charge in FOCUS: as invoiced, with commitments spread, at list and contract prices."""
-_CHARGES: Parsers = {
-    **dict.fromkeys(("component", "provider", "region", "instance_type", "market"), _words),
-    **dict.fromkeys(("category", "service", "description", "starts", "ends"), _words),
-    **dict.fromkeys(("currency", "committed", "tags"), _words),
-    **dict.fromkeys(("machine_hours", *COSTS), _figure),
-}
-"""What a charge of a bill is for, and what it costs."""
-_LIST: Parsers = dict.fromkeys(
-    (
+    # What a list of one's own machines says of those that are alike, and what is assumed of them.
+    "own": _texts("name", "count", "instance_type", "gpu", "gpus", "cpus", "ram", "assumed"),
+    # What a charge of a bill is for, and what it costs.
+    "charges": {
+        **dict.fromkeys(("component", "provider", "region", "instance_type", "market"), _words),
+        **dict.fromkeys(("category", "service", "description", "starts", "ends"), _words),
+        **dict.fromkeys(("currency", "committed", "tags"), _words),
+        **dict.fromkeys(("machine_hours", *COSTS), _figure),
+    },
+    # What ``placer try`` reads of a price list, for lists whose names it need not guess.
+    "list": _texts(
         *("provider", "gpu", "vram", "count", "machine", "price", "currency", "unit", "per"),
         *("decimals", "region", "market", "vcpus", "memory", "egress", "network_gbps"),
     ),
-    str,
-)
-"""What ``placer try`` reads of a price list, for lists whose names it need not guess."""
-_NO_FILE = {
-    "links": _LINKS,
-    "parts": _PARTS,
-    "question": _QUESTION,
-    "own": _OWN,
-    "charges": _CHARGES,
-    "list": _LIST,
 }
 """Kinds whose columns are not those of a file of a book."""
 
