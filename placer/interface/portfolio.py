@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -22,6 +23,7 @@ from placer.interface.words import Books, Limits, Time
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import with_offers
 from placer.market.sources.capacity.answers import OfferedBlock, read_blocks
+from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.machines import quotas_of
 from placer.problem.words.meanings import unknown_word
@@ -49,22 +51,10 @@ MOST_SLOTS = 400
 """More slots than that are too many to search."""
 Where = Callable[[int, str | None], str]
 """Says where a job stands, or one of its words."""
+Ask = Callable[..., Problem]
+"""Builds the question of a job of its model and words."""
 TEAM_WORDS = ("name", "budget", "quota")
 QUOTA_WORDS = {"place", "gpu", "market", "gpus", "scope"}
-
-
-class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs share while they are read; ``needed`` is what each must say that runs side by side
-    with others: a ``floor``, an ``amount`` or nothing.
-    """
-
-    advisor: Advisor
-    book: Catalog
-    quotas: tuple[Quota, ...]
-    quota_gpus: int | None
-    slots: Slots | None
-    needed: str
-    teams: tuple[Team, ...]
 
 
 @verb("portfolio", gap="1%", time_limit="60s")
@@ -154,31 +144,22 @@ def portfolio(
         made += [] if blocks_file is None else _offered(blocks_file, book, slots, begins)
     book = with_offers(book, (*book.offers, *(offer for offer, _ in made)))
     quotas, quota_gpus = _quotas(quota, book)
-    needed = "floor" if objective == "cost" and not fair else ""
-    shared = Shared(
-        advisor=advisor,
-        book=book,
-        quotas=quotas,
-        quota_gpus=quota_gpus,
-        slots=slots,
-        needed="amount" if objective == "time" else needed,
-        teams=_teams(teams, book, slots),
-    )
-    asked = tuple(_job(shared, row, number, at) for number, row in enumerate(jobs))
-    for number, job in enumerate(asked):
-        if job.name in {other.name for other in asked[:number]}:
-            raise PlacerError(f"{at(number, 'name')} appears twice", "give each job its own name")
     question = Portfolio(
-        jobs=asked,
+        jobs=(),
         quotas=quotas,
         quota_gpus=quota_gpus,
-        budget_usd=_budget(budget, slots),
         slots=slots,
         blocks=tuple(block for _, block in made),
-        teams=shared.teams,
+        teams=_teams(teams, book, slots),
         objective=objective,
         fair=fair,
     )
+    ask = partial(advisor.problem, catalog=book, objective="cost")
+    asked = tuple(_job(question, row, number, at, ask) for number, row in enumerate(jobs))
+    for number, job in enumerate(asked):
+        if job.name in {other.name for other in asked[:number]}:
+            raise PlacerError(f"{at(number, 'name')} appears twice", "give each job its own name")
+    question = replace(question, jobs=asked, budget_usd=_budget(budget, slots))
     return answered(chosen(question, options))
 
 
@@ -202,8 +183,10 @@ def _name(row: Mapping[str, Any], number: int) -> str:
     return name if isinstance(name, str) and name else f"job-{number + 1}"
 
 
-def _job(shared: Shared, row: Mapping[str, Any], number: int, at: Where) -> Job:
-    """Read one job; a `PlacerError` says where the word stands that is wrong."""
+def _job(shared: Portfolio, row: Mapping[str, Any], number: int, at: Where, ask: Ask) -> Job:
+    """Read one job of those that share something; a `PlacerError` says where the word stands that
+    is wrong.
+    """
     if not isinstance(row, Mapping):
         raise PlacerError(f"job {number + 1} is {row!r}", "give a mapping of its words")
     row = {COMMAND_WORDS.get(word, word): value for word, value in row.items()}
@@ -217,13 +200,13 @@ def _job(shared: Shared, row: Mapping[str, Any], number: int, at: Where) -> Job:
     if "model" not in row:
         raise PlacerError(f"{at(number, None)} has no model", "name one of 'placer models'")
     try:
-        return _read(shared, row, number)
+        return _read(shared, row, number, ask)
     except PlacerError as error:
         message = f"{at(number, None)}: {error.message}"
         raise PlacerError(message, error.hint, error.exit_code) from None
 
 
-def _read(shared: Shared, row: Mapping[str, Any], number: int) -> Job:
+def _read(shared: Portfolio, row: Mapping[str, Any], number: int, ask: Ask) -> Job:
     words = {word: value for word, value in row.items() if word not in OWN_WORDS}
     weight = _number(row.get("weight", 1.0), "weight")
     if weight <= 0:
@@ -235,7 +218,7 @@ def _read(shared: Shared, row: Mapping[str, Any], number: int) -> Job:
     team = row.get("team", "")
     if team and team not in (names := [each.name for each in shared.teams]):
         raise unknown("team", str(team), names)
-    problem = shared.advisor.problem(row["model"], shared.book, objective="cost", **words)
+    problem = ask(row["model"], **words)
     wish = replace(
         problem.requirements,
         objective="cost",  # a slot is paid by the hour, from its first minute
@@ -282,15 +265,16 @@ def _teams(
     return tuple(teams.values())
 
 
-def _check_amount(wish: Requirements, duration: float | None, shared: Shared) -> None:
+def _check_amount(wish: Requirements, duration: float | None, shared: Portfolio) -> None:
+    """Refuse a job that does not say what it must of itself, beside the others."""
     if shared.slots is None:
         if duration is not None:
             raise PlacerError("duration without slots", "say how long a slot is: slot and horizon")
-        if shared.needed == "amount" and wish.samples is None:
+        if shared.objective == "time" and wish.samples is None:
             raise PlacerError(
                 "nothing says how much it has to do", "give tokens or samples: hours count"
             )
-        if shared.needed == "floor" and not wish.floor_samples_per_second:
+        if not shared.by_speed and not wish.floor_samples_per_second:
             raise PlacerError(
                 "nothing says how fast it must be",
                 "give min_throughput, or tokens or samples with a deadline",
