@@ -91,6 +91,8 @@ SHARED_WORDS = (
     "job",
 )
 """Words at the top of a file."""
+TABLES = ("job", "block", "reservation", "team")
+"""Those that are lists of tables, whose names in Python are in the plural."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,7 @@ def read_jobs(path: str) -> JobFile:
             error = unknown("word", word, SHARED_WORDS)
             raise PlacerError(f"{path}:{line}: {error.message}", error.hint)
     jobs = parsed.get("job", [])
-    for kind in ("job", "block", "reservation", "team"):
+    for kind in TABLES:
         rows = parsed.get(kind, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise PlacerError(f"{path}: '{kind}' is not a list of tables", f"write [[{kind}]]")
@@ -181,24 +183,15 @@ def portfolio_from_file(
     `PlacerError` that names file, line, job and word that are wrong.
     """
     file = read_jobs(path)
-    shared = dict(file.shared)
-    defaults = shared.get("defaults", {})
+    shared = {
+        f"{word}s" if word in TABLES else word.replace("-", "_"): value
+        for word, value in file.shared.items()
+    }
+    defaults = shared.pop("defaults", {})
     if not isinstance(defaults, dict):
         raise PlacerError(f"{path}: 'defaults' is not a table", "write [defaults]")
-    return portfolio(
-        [{**defaults, **job} for job in file.jobs],
-        catalog=catalog or shared.get("catalog"),
-        quota=shared.get("quota"),
-        budget=budget or shared.get("budget"),
-        slot=shared.get("slot"),
-        horizon=shared.get("horizon"),
-        blocks=shared.get("block", ()),
-        blocks_file=shared.get("blocks-file"),
-        begins=shared.get("begins"),
-        reservations=shared.get("reservation", ()),
-        teams=shared.get("team", ()),
-        objective=objective or shared.get("objective", "cost"),
-        fair=shared.get("fair", False) if fair is None else fair,
-        where=file.where,
-        **words,
-    )
+    for name, value in (("catalog", catalog), ("budget", budget), ("objective", objective)):
+        shared |= {name: value} if value else {}
+    shared |= {} if fair is None else {"fair": fair}
+    jobs = [{**defaults, **job} for job in file.jobs]
+    return portfolio(jobs, where=file.where, **shared, **words)
