@@ -9,7 +9,7 @@ from msgspec import Struct, to_builtins
 
 from placer.advice.recommendation.notes import notes_of
 from placer.cost_model.estimate import Estimate, estimate, offer_of
-from placer.cost_model.limits import Violation, violations
+from placer.cost_model.limits import violations
 from placer.documents import result_parts as parts
 from placer.documents.result_parts import request_document
 from placer.errors import PlacerError
@@ -41,41 +41,34 @@ class PlacementEstimate(Estimate, Shown, frozen=True, kw_only=True, eq=False):
         return hash(Estimate(**_figures(self)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.estimate/v1`` document: plain types, ready for JSON; within v1 keys
-        are only added.
+        """Build the ``placer.estimate/v1`` document, with the limits that the placement breaks:
+        plain types, ready for JSON; within v1 keys are only added.
         """
-        broken = violations(self.placement, self.problem)
-        return estimate_document(self.problem, self.placement, self, broken)
+        problem, placement = self.problem, self.placement
+        return {
+            "schema": ESTIMATE_SCHEMA,
+            "request": request_document(problem),
+            "data": parts.data_document(problem),
+            "placement": parts.placement_document(placement, problem),
+            "estimate": parts.estimate_document(self),
+            "outlook": parts.outlook_document(placement, self, problem),
+            "notes": to_builtins(list(notes_of(problem, placement, self))),
+            "violations": to_builtins(list(violations(placement, problem))),
+        }
 
 
 def _figures(found: Estimate) -> dict[str, Any]:
     return {name: getattr(found, name) for name in Estimate.__struct_fields__}
 
 
-def estimate_by_hand(workers: str, problem: Problem) -> PlacementEstimate:
-    """Time and price a placement given by hand; limits are not looked at.
+def estimate_by_hand(workers: str | Placement, problem: Problem) -> PlacementEstimate:
+    """Time and price a placement given by hand, or whole; limits are not looked at.
 
     Raise `PlacerError` if the placement is not understood, or a figure that it needs is not known.
     """
-    placement = place_by_hand(workers, problem)
+    placement = workers if isinstance(workers, Placement) else place_by_hand(workers, problem)
     found = estimate(placement, problem)
     return PlacementEstimate(**_figures(found), placement=placement, problem=problem)
-
-
-def estimate_document(
-    problem: Problem, placement: Placement, figures: Estimate, broken: Sequence[Violation]
-) -> dict[str, Any]:
-    """Build the ``placer.estimate/v1`` document of a placement with the limits that it breaks."""
-    return {
-        "schema": ESTIMATE_SCHEMA,
-        "request": request_document(problem),
-        "data": parts.data_document(problem),
-        "placement": parts.placement_document(placement, problem),
-        "estimate": parts.estimate_document(figures),
-        "outlook": parts.outlook_document(placement, figures, problem),
-        "notes": to_builtins(list(notes_of(problem, placement, figures))),
-        "violations": to_builtins(list(broken)),
-    }
 
 
 def check_every(exchange: str, *, every: bool) -> None:
@@ -136,26 +129,22 @@ class Comparison(Struct, Shown, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.comparison/v1`` document."""
-        return comparison_document(self.problem, self.options)
-
-
-def comparison_document(problem: Problem, options: Sequence[Option]) -> dict[str, Any]:
-    """Build the ``placer.comparison/v1`` document of what `side_by_side` returns."""
-    return {
-        "schema": COMPARISON_SCHEMA,
-        "request": request_document(problem),
-        "data": parts.data_document(problem),
-        "placements": [
-            {
-                "placement": parts.placement_document(o.placement, problem),
-                "estimate": parts.estimate_document(o.estimate),
-                "outlook": parts.outlook_document(o.placement, o.estimate, problem),
-                "violations": [v for v in [o.note] if v],
-                **_inside(o.placement, problem),
-            }
-            for o in options
-        ],
-    }
+        problem = self.problem
+        return {
+            "schema": COMPARISON_SCHEMA,
+            "request": request_document(problem),
+            "data": parts.data_document(problem),
+            "placements": [
+                {
+                    "placement": parts.placement_document(o.placement, problem),
+                    "estimate": parts.estimate_document(o.estimate),
+                    "outlook": parts.outlook_document(o.placement, o.estimate, problem),
+                    "violations": [v for v in [o.note] if v],
+                    **_inside(o.placement, problem),
+                }
+                for o in self.options
+            ],
+        }
 
 
 def _inside(placement: Placement, problem: Problem) -> dict[str, Any]:

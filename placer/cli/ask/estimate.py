@@ -62,11 +62,9 @@ def command(
     simulated (--simulate): Replay it event by event, and compare with the closed formulas.
     """
     from placer.advice.recommendation.notes import warnings_of
-    from placer.cost_model.estimate import estimate as priced
     from placer.cost_model.limits import violations
     from placer.documents.manifest import build_manifest
     from placer.interface import by_hand
-    from placer.solving.by_hand import place_by_hand
 
     check_targets(manifest)
     check_plot(plot)
@@ -89,12 +87,12 @@ def command(
     warnings: Sequence[Warn] = ()
     if several:
         options = by_hand.side_by_side(problem, placements, every=every)
-        document = by_hand.comparison_document(problem, options)
+        document = by_hand.Comparison(problem=problem, options=tuple(options)).to_dict()
         warnings = warnings_by_row(options, problem)
     else:
-        problem, (given,) = by_hand.unlimited(problem), placements
-        placement = place_by_hand(given, problem) if isinstance(given, str) else given
-        broken, figures = violations(placement, problem), priced(placement, problem)
+        figures = by_hand.estimate_by_hand(placements[0], by_hand.unlimited(problem))
+        problem, placement = figures.problem, figures.placement
+        broken = violations(placement, problem)
         if manifest and not broken:
             write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
             click.echo(f"wrote manifest to {manifest}", err=True)
@@ -103,7 +101,7 @@ def command(
 
             document = replay(placement, problem, **chances).to_dict()
         else:
-            document = by_hand.estimate_document(problem, placement, figures, broken)
+            document = figures.to_dict()
             warnings = warnings_of(problem, placement, figures)
     write_plot(plot, document)
     if as_json:
