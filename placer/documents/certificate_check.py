@@ -20,6 +20,7 @@ from placer.documents.checker.seconds import round_of
 from placer.documents.present_book import Compared, compare_with_book
 from placer.documents.proof_check import UNCOVERED, proof_words, wrong_proof
 from placer.documents.saved_result import (
+    SAME,
     holds_market,
     input_digests,
     placement_from,
@@ -31,8 +32,6 @@ from placer.problem.problem import Problem
 from placer.records import Json, replace
 from placer.units import format_number, format_plain
 
-SAME = 1e-9
-"""Relative difference up to which a figure counts as the same."""
 NOT_COVERED = "emissions, intervals, the outlook on spot machines and a month"
 """What only the model itself works out."""
 CONSIDERED = ("alternatives", "baselines", "near_misses")

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 from placer.documents.schemas import RESULT_SCHEMA
@@ -15,8 +16,6 @@ from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 DIFF_SCHEMA = "placer.diff/v1"
 """What ``placer report --diff`` writes."""
-SAME = 1e-9
-"""Relative difference up to which a figure counts as the same."""
 Figure = Callable[[Json], float | None]
 
 
@@ -180,7 +179,7 @@ def _machines(before: Json, after: Json) -> list[dict[str, Any]]:
     for key in dict.fromkeys((*sides[0], *sides[1])):
         counts, usd = zip(*(side.get(key, (0, 0.0)) for side in sides), strict=True)
         sign = "+" if not counts[0] else "-" if not counts[1] else "~"
-        same = counts[0] == counts[1] and _same(*usd)
+        same = counts[0] == counts[1] and isclose(*usd)
         rows.append(
             {
                 "sign": "" if same else sign,
@@ -212,7 +211,7 @@ def _figures(before: Json, after: Json) -> list[dict[str, Any]]:
     for name, (unit, read) in FIGURES.items():
         one, other = read(before), read(after)
         known = one is not None and other is not None
-        same = known and _same(one or 0.0, other or 0.0)
+        same = known and isclose(one or 0.0, other or 0.0)
         change = 0.0 if same else (other or 0.0) - (one or 0.0)
         rows.append(
             {
@@ -226,7 +225,3 @@ def _figures(before: Json, after: Json) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _same(one: float, other: float) -> bool:
-    return abs(one - other) <= SAME * max(abs(one), abs(other))

@@ -19,6 +19,7 @@ from placer.documents.present_book import compare_with_book
 from placer.documents.proof_check import UNCOVERED, can_refute, refuter
 from placer.documents.result_parts import request_document
 from placer.documents.saved_result import (
+    SAME,
     check_result,
     figures,
     first_difference,
@@ -31,8 +32,6 @@ from placer.problem.problem import Problem
 from placer.records import Json
 from placer.units import counted
 
-SAME = 1e-9
-"""Relative difference up to which a figure counts as the same."""
 PROVED = 1e-7
 """By so much more than the gap that was asked for a point still counts as proved."""
 FREE_USD_PER_HOUR = 1e-6

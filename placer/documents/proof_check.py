@@ -13,6 +13,7 @@ from placer.documents.checker.market import machines_of
 from placer.documents.checker.strategies import required_modes
 from placer.documents.checker.witness import OBJECTIVES, witness
 from placer.documents.saved_result import (
+    SAME,
     device_speeds,
     holds_market,
     mode_factor,
@@ -26,8 +27,6 @@ from placer.problem.requirements import Narrowed
 from placer.records import Json, replace
 from placer.units import format_number
 
-SAME = 1e-9
-"""Relative difference up to which a figure counts as the same."""
 PROVING = "exact"
 """The solver that proves strategy by strategy."""
 ALONE = "one machine"
