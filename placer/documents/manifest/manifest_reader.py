@@ -183,8 +183,7 @@ def run_digest(document: Json) -> str:
     run["groups"] = [
         {key: group.get(key) for key in GROUP_KEYS} for group in document.get("groups", ())
     ]
-    text = json.dumps(run, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
+    return document_digest(run)[:DIGEST_DIGITS]
 
 
 def plain_name(text: str) -> str:
