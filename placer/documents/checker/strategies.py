@@ -5,6 +5,7 @@ ones: weak duality over the market, and the least that an exchange of N workers 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 
 from placer.documents.checker.averages import class_seconds, straight_rounds, transport_of, window
@@ -131,23 +132,28 @@ class Relaxed:
         self.batch: int = wish["target_batch_size"] or self.profile["target_batch_size"]
         packed = BYTES_PER_ELEMENT[wish["compression"] or self.profile["compression"]]
         self.size: float = self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
-        self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
-        self.kept: dict[frozenset[str], list[Machine]] = {}
-        self.averages: dict[tuple[str, int], float] = {}
-        self.fastest: dict[int, float] = {1: 0.0}
+        self.hosts, self.most = sorted({m.host for m in machines}), int(wish["max_workers"])
+        # Seconds of averaging inside a zone, as in `seconds`: of one class, and of the fastest.
+        self._average = cache(lambda host, n: class_seconds(host, self.size, n, problem))
+        self._fastest = cache(
+            lambda n: min(self._average(host, n) for host in self.hosts) if n > 1 else 0.0
+        )
+        self._kept = cache(
+            lambda within: undominated([m for m in machines if m.host in within], self.most)
+        )
+        self._sums = cache(lambda within, x: largest_sums(self._kept(within), x, self.most))
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
         """Return the objective that no placement of a strategy beats; None: none keeps limits."""
         if strategy == "none":
             return self._told(self._alone(samples_to_target))
-        hosts = sorted({machine.host for machine in self.machines})
-        bounds = []
-        most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
+        bounds, hosts = [], self.hosts
+        most = min(self.most, len(self._sums(frozenset(hosts), 0.0)) - 1)
         for n in range(max(2, self.wish["min_workers"]), most + 1):
             averages = {host: self._average(host, n) for host in hosts}
             for host in hosts:
                 within = frozenset(h for h in hosts if averages[h] <= averages[host])
-                seconds = self._least_exchange(strategy, n, host, hosts)
+                seconds = self._least_exchange(strategy, n, host)
                 rounds = self._rounds(strategy, seconds)
                 value = self._value(n, within, rounds, self.batch * local_steps, samples_to_target)
                 if value is not None:
@@ -181,20 +187,7 @@ class Relaxed:
             return [(1.0, 0.0), (0.0, seconds)]
         return straight_rounds(seconds, window(strategy, self.problem))
 
-    def _average(self, host: str, workers: int) -> float:
-        """Return the seconds of averaging inside a zone for one class, as in `seconds`."""
-        key = host, workers
-        if key not in self.averages:
-            self.averages[key] = class_seconds(host, self.size, workers, self.problem)
-        return self.averages[key]
-
-    def _fastest(self, hosts: Sequence[str], workers: int) -> float:
-        """Return the seconds of averaging inside a zone for the fastest class; 0 of one worker."""
-        if workers not in self.fastest:
-            self.fastest[workers] = min(self._average(host, workers) for host in hosts)
-        return self.fastest[workers]
-
-    def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
+    def _least_exchange(self, strategy: str, n: int, host: str) -> float:
         """Return the least seconds of N workers with slowest hosts of a class; links take none."""
         size, streams = self.size, int(self.wish["streams"])
         summing = size / SUM_BYTES_PER_S
@@ -202,7 +195,7 @@ class Relaxed:
             return self._average(host, n)
         if strategy == "hierarchical-all-reduce":
             groups = [(-(-n // r), r) for r in range(2, n + 1)]
-            return min(self._fastest(hosts, k) + self._average(host, r) for k, r in groups)
+            return min(self._fastest(k) + self._average(host, r) for k, r in groups)
         if strategy == "parameter-server":
             return server_sum(n, size, SUMMING_VCPUS, self.problem)
         moved = 2 * (STORE_START_S + size / (STORE_STREAM_BYTES_PER_S * streams))
@@ -213,15 +206,6 @@ class Relaxed:
             summed = min((-(-n // r) + r) * (summing + reading) for r in range(2, n + 1))
             return moved + summed + 2 * (STORE_START_S + reading) + STORE_START_S + 2 * reading
         return 0.0
-
-    def _sums(self, within: frozenset[str], multiplier: float) -> list[float]:
-        key = within, multiplier
-        if key not in self.sums:
-            if within not in self.kept:
-                chosen = [machine for machine in self.machines if machine.host in within]
-                self.kept[within] = undominated(chosen, self.wish["max_workers"])
-            self.sums[key] = largest_sums(self.kept[within], multiplier, self.wish["max_workers"])
-        return self.sums[key]
 
     def _value(
         self,
