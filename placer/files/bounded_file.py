@@ -65,7 +65,7 @@ def bounded(path: str | Path, hint: str, most_bytes: int = MOST_BYTES, exit_code
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
             most_bytes = min(most_bytes, MOST_LINES_BYTES)
-        wait = _pipe_waiter(file) if stat.S_ISFIFO(mode) else _nothing
+        wait = _pipe_waiter(file) if stat.S_ISFIFO(mode) else None
         data = bytearray()
         while len(data) <= most_bytes and size <= most_bytes:
             try:
@@ -76,7 +76,7 @@ def bounded(path: str | Path, hint: str, most_bytes: int = MOST_BYTES, exit_code
                 select.select([file], [], [])
                 continue
             data += piece
-            if not piece and not (not data and wait()):
+            if not piece and (data or wait is None or not wait()):
                 return bytes(data)
     finally:
         os.close(file)
@@ -84,15 +84,10 @@ def bounded(path: str | Path, hint: str, most_bytes: int = MOST_BYTES, exit_code
     raise PlacerError(words, hint, exit_code)
 
 
-def _nothing() -> bool:
-    """Wait for nobody: an end is an end."""
-    return False
-
-
-def _pipe_waiter(file: int) -> Callable[[], bool]:
-    """Return a function that says whether to read a silent pipe again."""
+def _pipe_waiter(file: int) -> Callable[[], bool] | None:
+    """Return a function that says whether to read a silent pipe again; None: never."""
     if not hasattr(select, "poll"):
-        return _nothing
+        return None
     until, poll = time.monotonic() + WRITER_S, select.poll()
     poll.register(file, select.POLLIN)
 
