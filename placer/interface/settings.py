@@ -64,43 +64,35 @@ class Setting(Struct, frozen=True, kw_only=True):
     command: str = ""
 
 
-def settings(folder: Path | None = None, command: str = "") -> dict[str, Setting]:
+def settings(command: str = "") -> dict[str, Setting]:
     """Read the defaults of all options: those of the environment win over those of the project, and
     these over the user's. In a file, the table of a command wins over what stands above it.
 
-    ``folder``: where the search for the project's file begins; it goes on in the folders above.
-    None: the working directory. ``command``: whose table counts; empty: no table does. Raise a
-    `PlacerError` that names file and line, or variable, of an option that does not exist or of a
-    value of the wrong kind.
+    ``command``: whose table counts; empty: no table does. Raise a `PlacerError` that names file and
+    line, or variable, of an option that does not exist or of a value of the wrong kind.
     """
     found: dict[str, Setting] = {}
-    for setting in _written(folder):
+    for setting in _written():
         if setting.command in ("", command):
             found.pop(setting.name, None)  # what wins over more stands later
             found[setting.name] = setting
     return found
 
 
-def every_setting(folder: Path | None = None) -> list[Setting]:
+def every_setting() -> list[Setting]:
     """List the defaults that hold: those of every command by option, then those of tables by
     command.
 
     Raise `PlacerError`: as `settings`.
     """
-    written = [*_written(folder)]
-    held = [{s.name: s for s in written if s.command in ("", name)} for name in ("", *COMMANDS)]
-    rows = [
-        setting
-        for name, found in zip(("", *COMMANDS), held, strict=True)
-        for setting in found.values()
-        if setting.command == name
-    ]
+    names = ("", *COMMANDS)
+    rows = [each for name in names for each in settings(name).values() if each.command == name]
     return sorted(rows, key=lambda setting: (setting.command, setting.option))
 
 
-def _written(folder: Path | None) -> Iterator[Setting]:
+def _written() -> Iterator[Setting]:
     """Yield all defaults, those that win last."""
-    for path in (user_file(), project_file(folder)):
+    for path in (user_file(), project_file()):
         if path is not None and path.is_file():
             yield from _of_file(path)
     yield from _of_environment()
@@ -147,10 +139,10 @@ def user_file() -> Path:
     return own_folder("config") / FILE
 
 
-def project_file(folder: Path | None = None) -> Path | None:
-    """Find the nearest ``placer.toml`` from a folder upward; None if there is none."""
+def project_file() -> Path | None:
+    """Find the nearest ``placer.toml`` from the working directory upward; None if there is none."""
     try:
-        start = (folder or Path.cwd()).resolve()
+        start = Path.cwd().resolve()
     except OSError:  # the working directory is gone
         return None
     own = user_file()
