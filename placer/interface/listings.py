@@ -48,17 +48,12 @@ def offers_of(
 
 def offers_document(book: Catalog, offers: Sequence[VmOffer], limit: int) -> dict[str, Any]:
     """Build the ``placer.offers/v1`` document of the first offers of a list."""
-    rows = [
-        msgspec.to_builtins(offer) | {"carbon_g_per_hour": carbon_of(offer, book)}
-        for offer in offers[:limit]
-    ]
+    rows = []
+    for offer in offers[:limit]:
+        carbon = offer_carbon(offer, book)
+        grams = None if carbon is None else round(carbon.value, 3)
+        rows.append(msgspec.to_builtins(offer) | {"carbon_g_per_hour": grams})
     return {"schema": OFFERS_SCHEMA, "catalog": book.name, "total": len(offers), "offers": rows}
-
-
-def carbon_of(offer: VmOffer, book: Catalog) -> float | None:
-    """Return the emissions of one machine in g CO2e per hour; None if unknown."""
-    carbon = offer_carbon(offer, book)
-    return None if carbon is None else round(carbon.value, 3)
 
 
 def models_document() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from placer.interface.options import book_names, text_of, whole_number
 from placer.interface.verb import verb
 from placer.interface.words import Books, Following, Replayed, Texts, Time
 from placer.interface.worlds import read_plan, texts
+from placer.records import replace
 from placer.units import GIB, SECONDS_PER_HOUR, parse_bytes, parse_fraction, parse_seconds
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def priced_market(
 
     Raise `PlacerError` if neither a device nor a file of prices is given, or a price is missing.
     """
-    from placer.advice.policy.zone_prices import ZonePrices, catalog_prices, market_of
+    from placer.advice.policy.zone_prices import catalog_prices, market_of
     from placer.market.books.book_reader import load_catalog
     from placer.market.catalog import Catalog
 
@@ -184,12 +185,8 @@ def priced_market(
     else:
         priced = _from_file(zones, log, Path(text_of("prices", prices)), gpu, on_demand, book)
     if on_demand is not None:
-        priced = ZonePrices(
-            usd_per_hour=priced.usd_per_hour,
-            on_demand_usd_per_hour=on_demand,
-            on_demand_zone=priced.on_demand_zone,
-            source=f"{priced.source}; on-demand as given",
-        )
+        source = f"{priced.source}; on-demand as given"
+        priced = replace(priced, on_demand_usd_per_hour=on_demand, source=source)
     return priced, market_of(zones, priced, book, egress)
 
 
