@@ -17,7 +17,7 @@ from placer.service.problems import FullError
 from placer.service.settings import Settings
 from placer.service.traces import span, tracer
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
-from placer.service.working.worker import GoneError, Worker
+from placer.service.working.worker import CANCEL, GoneError, Worker
 
 LOG = logging.getLogger("placer.service")
 AFTER_FAILURE_S = (0.2, 1.0, 5.0, 30.0)
@@ -129,11 +129,6 @@ class Pool:
         wait_s = self._mean_s * max(1, len(self._waiting)) / 2 / self.settings.workers
         return min(MOST_RETRY_S, max(1, math.ceil(wait_s)))
 
-    async def renew(self) -> None:
-        """Replace every worker when it is idle: the new ones read the books as they are then."""
-        self._generation += 1
-        await self._notify()
-
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
@@ -227,7 +222,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         if not ticket.is_retried:
             ticket.begun()
-        await worker.ask(ticket.question)
+        await worker.send(ticket.question)
         started = loop.time()
         deadline = started + ticket.question.longest_s + self.settings.grace_s
         cancelling: asyncio.Task[bool] | None = asyncio.create_task(ticket.cancelled.wait())
@@ -246,7 +241,7 @@ class Pool:
                     hearing = asyncio.create_task(worker.heard())
                 elif cancelling in done:
                     cancelling = None
-                    await worker.cancel()
+                    await worker.send(CANCEL)
                     deadline = min(deadline, loop.time() + self.settings.grace_s)
                 elif loop.time() >= deadline:
                     outcome = Outcome.CANCELLED if cancelling is None else Outcome.STOPPED
@@ -257,13 +252,15 @@ class Pool:
                 task.cancel()
 
     async def _watch_books(self) -> None:
+        """Replace every worker when it is idle and a book has changed: new ones read it anew."""
         seen = await asyncio.to_thread(books_mark)
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             now = await asyncio.to_thread(books_mark)
             if now != seen:
                 seen = now
-                await self.renew()
+                self._generation += 1
+                await self._notify()
 
 
 def books_mark() -> tuple[tuple[str, int, int], ...]:

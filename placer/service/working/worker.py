@@ -87,15 +87,8 @@ class Worker:
         self._folder = message.folder
         return message
 
-    async def ask(self, question: Question) -> None:
-        """Send a question; `GoneError` if the process has ended."""
-        await self._send(question)
-
-    async def cancel(self) -> None:
-        """Ask for the best so far."""
-        await self._send(CANCEL)
-
-    async def _send(self, message: Any) -> None:
+    async def send(self, message: Question | str) -> None:
+        """Send a question, `CANCEL` or `END`; `GoneError` if the process has ended."""
         try:
             await asyncio.to_thread(self._connection.send, message)
         except (OSError, ValueError):
@@ -113,7 +106,7 @@ class Worker:
         try:
             with contextlib.suppress(GoneError, TimeoutError):
                 async with asyncio.timeout(ENDING_S):
-                    await self._send(END)
+                    await self.send(END)
                     await asyncio.to_thread(self.process.join, ENDING_S)
         finally:  # also where nobody has the time to wait
             self.process.kill()
