@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -19,24 +20,20 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
+        histogram = partial(Histogram, labelnames=["question"], registry=own)
         said = "Seconds that workers spent on a question."
-        self._solve = Histogram(
-            "placer_solve_seconds", said, ["question"], buckets=SECONDS, registry=own
-        )
+        self._solve = histogram("placer_solve_seconds", said, buckets=SECONDS)
         said = "Relative gap that a search proved."
-        self._gap = Histogram("placer_gap", said, ["question"], buckets=GAPS, registry=own)
+        self._gap = histogram("placer_gap", said, buckets=GAPS)
         said = "Questions by how they ended."
-        self._answers = Counter("placer_answers", said, ["question", "outcome"], registry=own)
+        self._answers = counter("placer_answers", said, ["question", "outcome"])
         said = "Requests by method and status."
-        self._requests = Counter("placer_requests", said, ["method", "status"], registry=own)
-        said = "Questions that wait for a worker."
-        self._waiting = Gauge("placer_waiting", said, ["queue"], registry=own)
-        said = "Workers that ended by themselves."
-        self._lost = Counter("placer_lost_workers", said, registry=own)
-        said = "Workers that have read their books."
-        self._ready = Gauge("placer_ready_workers", said, registry=own)
-        said = "Age of the newest price of a book."
-        self._age = Gauge("placer_book_age_seconds", said, ["book"], registry=own)
+        self._requests = counter("placer_requests", said, ["method", "status"])
+        self._waiting = gauge("placer_waiting", "Questions that wait for a worker.", ["queue"])
+        self._lost = counter("placer_lost_workers", "Workers that ended by themselves.")
+        self._ready = gauge("placer_ready_workers", "Workers that have read their books.")
+        self._age = gauge("placer_book_age_seconds", "Age of the newest price of a book.", ["book"])
         self._books: Callable[[], Iterable[Book]] = tuple
         self.waiting(0, 0)
 
