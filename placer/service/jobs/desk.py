@@ -195,16 +195,13 @@ class Desk:
         """Tell whether a job is unfinished."""
         return id_ in self._running
 
-    async def cancel(self, id_: str) -> bool:
-        """End an unfinished job with the best so far, or forget a finished one; False without."""
+    async def cancel(self, id_: str) -> None:
+        """End an unfinished job with the best so far, or forget a finished one."""
         running = self._running.get(id_)
         if running is not None:
             running.cancelled.set()
-            return True
-        if await self.get(id_) is None:
-            return False
-        await self._kept(lambda: self._store.remove(id_))
-        return True
+        else:
+            await self._kept(lambda: self._store.remove(id_))
 
     @asynccontextmanager
     async def listening(self, id_: str) -> AsyncIterator[asyncio.Queue[Event] | None]:
