@@ -101,7 +101,9 @@ class Tools:
         Raise `PlacerError`, which names the tool, or the word that is wrong.
         """
         if name == MANIFEST:
-            return self._manifest(words.get("answer"))
+            given = words.get("answer")
+            text = f"The launch manifest of {given}, for 'placer run' and 'placer export'."
+            return right(text, self._document(MANIFEST, given))
         if name not in VERBS and name not in LISTS:
             raise unknown("tool", name, [*VERBS, *LISTS, MANIFEST])
         question = self._question(name, words)
@@ -151,11 +153,6 @@ class Tools:
         if not reply.manifest:
             raise PlacerError(f"{name} has no manifest", "name an answer that has a placement")
         return json.loads(reply.manifest)
-
-    def _manifest(self, name: Any) -> types.CallToolResult:
-        document = self._document(MANIFEST, name)
-        words = f"The launch manifest of {name}, for 'placer run' and 'placer export'."
-        return right(words, document)
 
 
 def tools() -> list[types.Tool]:

@@ -64,7 +64,8 @@ class Session:
         """Answer a question, or say what is wrong with it; nothing is raised."""
         started = time.monotonic()
         try:
-            self._forget()
+            if len(self._stacks) > MOST_BOOKS or len(self._models) > MOST_MODELS:
+                self._begin()  # each is kept once read
             reply = ANSWERS[question.name](self, question, tell, cancel)
         except PlacerError as error:
             field = self._field(error, question)
@@ -76,11 +77,6 @@ class Session:
             reply = _refused("the document is nested too deeply")
         worn = reply.worn or resident_bytes() > WORN_SHARE * self.memory_bytes
         return replace(reply, seconds=time.monotonic() - started, worn=worn)
-
-    def _forget(self) -> None:
-        """Begin anew where many books or models were asked for: each is kept once read."""
-        if len(self._stacks) > MOST_BOOKS or len(self._models) > MOST_MODELS:
-            self._begin()
 
     def book(self, names: tuple[str, ...] | None) -> Catalog:
         """Return a catalog, and count it among those that are kept."""
