@@ -20,6 +20,8 @@ from placer.problem.problem import FORMER_QUOTA_GPUS, Problem
 from placer.problem.words.wishes import WISHES
 from placer.workload.inner_plan import InnerPlan
 
+GROUP = ("place", "gpu", "gpu_count", "market", "count")
+"""Fields of a group of workers that its row has under the same names."""
 OLDER = "older"
 """Label of the proved best among the near misses, where the answer has newer prices."""
 
@@ -142,11 +144,7 @@ def _group(
 ) -> dict[str, Any]:
     return {
         "offer": group.instance_type,
-        "place": group.place,
-        "gpu": group.gpu,
-        "gpu_count": group.gpu_count,
-        "market": group.market,
-        "count": group.count,
+        **{name: getattr(group, name) for name in GROUP},
         "usd_per_hour": usd_per_hour,
         **island_document(group.machines, group.inner),
         **({"behind": list(behind)} if behind else {}),

@@ -17,6 +17,7 @@ from placer.documents.checker.market import machines_of
 from placer.documents.checker.strategies import Relaxed
 from placer.documents.manifest.manifest_reader import document_digest
 from placer.documents.result_parts import (
+    GROUP,
     estimate_document,
     island_document,
     outlook_document,
@@ -276,13 +277,12 @@ def placement_from(document: Json) -> Placement:
 
 
 def _group_from(row: Json) -> WorkerGroup:
-    fields = ("place", "gpu", "gpu_count", "market", "count")
     return WorkerGroup(
         instance_type=row["offer"],
         machines=row.get("machines", 1),
         inner=msgspec.convert(row["inner"], InnerPlan) if row.get("inner") else None,
         behind=tuple(map(_group_from, row.get("behind", ()))),
-        **{name: row[name] for name in fields},
+        **{name: row[name] for name in GROUP},
     )
 
 
