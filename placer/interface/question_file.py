@@ -116,9 +116,13 @@ class JobFile:
         end = heads[number + 1] if number + 1 < len(heads) else len(self.text)
         line = heads[number]
         if word is not None:
-            pattern = rf"\s*{re.escape(word)}\s*="
-            line = next((i for i in range(line, end) if re.match(pattern, self.text[i])), line)
+            line = _line(rf"\s*{re.escape(word)}\s*=", self.text, range(line, end))
         return f"{self.path}:{line + 1}: job '{name}'"
+
+
+def _line(pattern: str, text: tuple[str, ...], lines: range) -> int:
+    """Return the first of some lines, from 0, that begins with a pattern, else the first of all."""
+    return next((i for i in lines if re.match(pattern, text[i])), lines.start)
 
 
 def read_jobs(path: str) -> JobFile:
@@ -130,16 +134,9 @@ def read_jobs(path: str) -> JobFile:
     text = tuple(read_file(path, GIVE).decode("utf-8-sig").splitlines())
     for word in parsed:
         if word not in SHARED_WORDS:
-            line = next(
-                (
-                    i + 1
-                    for i, row in enumerate(text)
-                    if re.match(rf"\s*\[*{re.escape(word)}\b", row)
-                ),
-                1,
-            )
+            line = _line(rf"\s*\[*{re.escape(word)}\b", text, range(len(text)))
             error = unknown("word", word, SHARED_WORDS)
-            raise PlacerError(f"{path}:{line}: {error.message}", error.hint)
+            raise PlacerError(f"{path}:{line + 1}: {error.message}", error.hint)
     jobs = parsed.get("job", [])
     for kind in TABLES:
         rows = parsed.get(kind, [])
