@@ -302,33 +302,24 @@ def _signature(
 ) -> inspect.Signature:
     """Write the signature with every word, and with the types that annotations stand for."""
     signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    named = {p.name for p in own}
+    own = {n: p for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
+    made = {name: _parameter(name, row.default, row.hint) for name, row in rows.items()}
+    made |= {name: _of_wish(name) for name in wishes}
     known = [
-        p.replace(annotation=rows[p.name].hint)
-        if p.name in rows
-        else _parameter(p.name)
-        if p.name in wishes
-        else p
-        for p in own
+        p.replace(annotation=rows[name].hint) if name in rows else made.get(name, p)
+        for name, p in own.items()
     ]
-    shared = [
-        inspect.Parameter(
-            row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=row.hint
-        )
-        for row in rows.values()
-        if row.name not in named
-    ]
-    others = [_parameter(name) for name in wishes if name not in named]
-    return signature.replace(parameters=[*known, *shared, *others])
+    return signature.replace(parameters=[*known, *(p for n, p in made.items() if n not in own)])
+
+
+def _parameter(name: str, default: Any, hint: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 @cache
-def _parameter(name: str) -> inspect.Parameter:
+def _of_wish(name: str) -> inspect.Parameter:
     wish = WISHES[name]
-    default = False if wish.is_flag else wish.default
-    hint = _parted(wish.hint, {})[0]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+    return _parameter(name, False if wish.is_flag else wish.default, _parted(wish.hint, {})[0])
 
 
 def _documented(function: Callable[..., Any], verb: Verb) -> str:
