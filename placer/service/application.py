@@ -253,15 +253,13 @@ async def new_job(request: Asked) -> Response[bytes]:
 @get("/v1/jobs/{id_:str}")
 async def job(request: Asked) -> Response[bytes]:
     """Say how a job stands."""
-    desk: Desk = request.app.state.desk
-    return _job_said(desk, await found_job(desk, request.path_params["id_"]))
+    return _job_said(*await found_job(request))
 
 
 @delete("/v1/jobs/{id_:str}", status_code=202)
 async def end_job(request: Asked) -> Response[bytes]:
     """End an unfinished job with the best so far, or forget a finished one."""
-    desk: Desk = request.app.state.desk
-    job = await found_job(desk, request.path_params["id_"])
+    desk, job = await found_job(request)
     await desk.cancel(job.id)
     return _job_said(desk, job, 202)
 
@@ -269,13 +267,13 @@ async def end_job(request: Asked) -> Response[bytes]:
 @get("/v1/jobs/{id_:str}/answer")
 async def job_answer(request: Asked) -> Response[bytes]:
     """Return the document of a finished job."""
-    return await job_part(request.app.state.desk, request.path_params["id_"], "document")
+    return await job_part(request, "document")
 
 
 @get("/v1/jobs/{id_:str}/manifest")
 async def job_manifest(request: Asked) -> Response[bytes]:
     """Return the launch manifest of a finished job, as a file."""
-    response = await job_part(request.app.state.desk, request.path_params["id_"], "manifest")
+    response = await job_part(request, "manifest")
     if response.status_code in (None, 200):
         response.headers["Content-Disposition"] = 'attachment; filename="plan.json"'
     return response
@@ -284,8 +282,7 @@ async def job_manifest(request: Asked) -> Response[bytes]:
 @get("/v1/jobs/{id_:str}/events")
 async def job_events(request: Asked) -> Response[Any]:
     """Tell what becomes of a job, as server-sent events."""
-    desk: Desk = request.app.state.desk
-    job = await found_job(desk, request.path_params["id_"])
+    desk, job = await found_job(request)
     return ServerSentEvent(_events(desk, job.id))
 
 
@@ -317,21 +314,22 @@ def _event(kind: str, data: Json) -> ServerSentEventMessage:
     return ServerSentEventMessage(event=kind, data=json.dumps(data))
 
 
-async def found_job(desk: Desk, id_: str) -> Job:
-    """Return a job; `GateError` if there is none of that name."""
+async def found_job(request: Asked) -> tuple[Desk, Job]:
+    """Return the job of an address, and the desk; `GateError` if there is none of that name."""
+    desk, id_ = request.app.state.desk, request.path_params["id_"]
     job = await desk.get(id_)
     if job is None:
         kept = "finished jobs are kept for a while only"
         raise GateError("missing", f"no job '{id_[:60]}'", kept)
-    return job
+    return desk, job
 
 
-async def job_part(desk: Desk, id_: str, name: str) -> Response[bytes]:
+async def job_part(request: Asked, name: str) -> Response[bytes]:
     """Return the document or the manifest of a job."""
-    job = await found_job(desk, id_)
+    desk, job = await found_job(request)
     if not job.state.finished:
         raise GateError("unfinished", f"the job is {job.state}", "follow it at /v1/jobs/ID/events")
-    part = await desk.part(id_, name)
+    part = await desk.part(job.id, name)
     if part is not None:
         return Response(part, media_type=JSON)
     if job.problem is not None:
