@@ -157,40 +157,34 @@ class Tools:
 
 def tools() -> list[types.Tool]:
     """List the tools with the JSON Schemas of their words, as the service has them."""
+    hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+
+    def tool(name: str, summary: str, words: dict[str, Any], answer: dict[str, Any]) -> types.Tool:
+        return types.Tool(
+            name=name,
+            description=summary,
+            input_schema=words,
+            output_schema=answer,
+            annotations=hints,
+        )
+
     verbs = [
-        (verb.name, verb.summary, _with_names(verb.name), verb.document) for verb in VERBS.values()
+        tool(verb.name, verb.summary, _with_names(verb.name), core_schema(verb.document))
+        for verb in VERBS.values()
     ]
     # In an address a catalog is repeated, here it is a list.
     own = {"catalog": words_of("recommend")["catalog"]}
-    lists = [
-        (
-            name,
-            f"List the {name}.",
-            _object({word: own.get(word, rows[word]) for word in rows}),
-            name,
-        )
+    words = {
+        name: _object({word: own.get(word, rows[word]) for word in rows})
         for name, rows in LISTS.items()
-    ]
+    }
+    lists = [tool(name, f"List the {name}.", words[name], core_schema(name)) for name in LISTS]
     answer = {"type": "string", "description": "Name of an earlier answer, such as answer-1."}
     manifest = _object({"answer": answer}) | {"required": ["answer"]}
     summary = "Return the launch manifest of an earlier answer."
     # A manifest with islands is of another version.
     either = {"type": "object", "anyOf": [core_schema(f"manifest{v}") for v in ("", "-v2")]}
-    hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-    return [
-        types.Tool(
-            name=name,
-            description=summary,
-            input_schema=schema,
-            output_schema=core_schema(document) if document != MANIFEST else either,
-            annotations=hints,
-        )
-        for name, summary, schema, document in (
-            *verbs,
-            *lists,
-            (MANIFEST, summary, manifest, MANIFEST),
-        )
-    ]
+    return [*verbs, *lists, tool(MANIFEST, summary, manifest, either)]
 
 
 def core_schema(document: str) -> dict[str, Any]:
