@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.records import replace
-from placer.report.blocks import Block, Chart, Report, Section
+from placer.report.blocks import Block, Chart, Report
 from placer.report.charts.drawing import (
     altair,
     as_svg,
@@ -51,7 +52,6 @@ def page(
         for number, (name, document) in enumerate(documents.items(), start=1)
     ]
     scripts, specs = [_file("sort.js")], ""
-    shown = [_with_drawings(report, markup) for report in reports]
     if interactive:
         charts = {
             chart.name: {"spec": specification(chart.draw()), "title": chart.title}
@@ -61,7 +61,7 @@ def page(
         specs = json.dumps(charts).replace("<", "\\u003c")
         scripts.append(_bundle())
     text: str = environment.get_template("page.html").render(
-        reports=shown,
+        reports=reports,
         policy=_policy(scripts),
         style=markup(palette_css() + _file("style.css")),
         scripts=[markup(script) for script in scripts],
@@ -88,11 +88,9 @@ def card(document: Any) -> str | None:
     markup = jinja2().utils.markupsafe.Markup
     report = _numbered(contents(document), hashlib.sha256(repr(document).encode()).hexdigest()[:8])
     charts = _charts(report)
-    charts = [*charts[:1], *charts[1:][-1:]]
-    kept = replace(report, sections=(Section(title="", blocks=tuple(charts)),))
     text: str = environment.get_template("card.html").render(
-        report=kept,
-        blocks=_with_drawings(kept, markup)["sections"][0]["blocks"],
+        report=report,
+        blocks=[*charts[:1], *charts[1:][-1:]],
         style=markup(palette_css().replace(":root", ".placer-card") + _file("style.css")),
     )
     return text
@@ -100,59 +98,24 @@ def card(document: Any) -> str | None:
 
 def _numbered(report: Report, number: int | str) -> Report:
     """Give each chart a name of its own on the page."""
-    at, sections = 0, list[Section]()
-    for part in report.sections:
-        blocks = list[Block]()
-        for block in part.blocks:
-            if isinstance(block, Chart):
-                at += 1
-                blocks.append(replace(block, name=f"{block.name}-{number}-{at}"))
-            else:
-                blocks.append(block)
-        sections.append(Section(title=part.title, blocks=tuple(blocks)))
-    return replace(report, sections=tuple(sections))
+    at = count(1)
+
+    def named(block: Block) -> Block:
+        if not isinstance(block, Chart):
+            return block
+        return replace(block, name=f"{block.name}-{number}-{next(at)}")
+
+    parts = [replace(part, blocks=tuple(map(named, part.blocks))) for part in report.sections]
+    return replace(report, sections=tuple(parts))
 
 
 def _charts(report: Report) -> list[Chart]:
     return [block for part in report.sections for block in part.blocks if isinstance(block, Chart)]
 
 
-def _with_drawings(report: Report, markup: Any) -> dict[str, Any]:
-    """Turn a report into what the template takes: charts drawn as SVG."""
-
-    def block_for(block: Block) -> Any:
-        if not isinstance(block, Chart):
-            return block
-        return {
-            "kind": "chart",
-            "id": block.name,
-            "title": block.title,
-            "svg": markup(_labelled(as_svg(block.draw()), block)),
-            "table": block.table,
-            "table_open": block.table_open,
-            "note": block.note,
-        }
-
-    return {
-        "title": report.title,
-        "subtitle": report.subtitle,
-        "verdict": report.verdict,
-        "tone": report.tone,
-        "figures": report.figures,
-        "sections": [
-            {
-                "title": part.title,
-                "number": number,
-                "blocks": [block_for(block) for block in part.blocks],
-            }
-            for number, part in enumerate(report.sections, start=1)
-        ],
-    }
-
-
-def _labelled(svg: str, chart: Chart) -> str:
-    """Make a drawing one image with a name for those who hear the page, and its ids its own."""
-    svg = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", svg)
+def _drawn(chart: Chart) -> str:
+    """Draw a chart as one image with a name for those who hear the page, and its ids its own."""
+    svg = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", as_svg(chart.draw()))
     # Vega counts ids over all that a process draws: equal pages need names of their own.
     for number, name in enumerate(dict.fromkeys(re.findall(r'\bid="([\w-]+)"', svg))):
         for before, after in (('id="', '"'), ("url(#", ")")):
@@ -164,12 +127,14 @@ def _labelled(svg: str, chart: Chart) -> str:
 def _environment() -> Any:
     """Make the templates ready: what a document says is escaped wherever it stands."""
     engine = jinja2()
-    return engine.Environment(
+    made = engine.Environment(
         loader=engine.FunctionLoader(_file),
         autoescape=True,
         undefined=engine.StrictUndefined,
         trim_blocks=True,
     )
+    made.filters["drawn"] = _drawn
+    return made
 
 
 @cache
