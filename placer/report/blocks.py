@@ -136,6 +136,21 @@ def facts(*rows: tuple[str, ...]) -> Facts | None:
     return Facts(rows=kept) if kept else None
 
 
+def chart(
+    name: str,
+    title: str,
+    draw: Callable[[], Any],
+    listed: Table | None,
+    note: str = "",
+    *,
+    table_open: bool = False,
+) -> Chart | None:
+    """Make a chart of what a table lists; None without one."""
+    if listed is None:
+        return None
+    return Chart(name=name, title=title, draw=draw, table=listed, note=note, table_open=table_open)
+
+
 def figure(value: float | None, write: Callable[[float], str], missing: str = "") -> Cell:
     """Make the cell of a number that may not be known.
 

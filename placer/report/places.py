@@ -7,7 +7,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
-from placer.report.blocks import Block, Chart, Text, table
+from placer.report.blocks import Block, chart, table, text
 from placer.report.charts.world_map import Link, Site, world_map
 from placer.report.figures import Document, devices_words
 from placer.units import GIB, SECONDS_PER_HOUR, format_bytes, format_usd
@@ -55,7 +55,7 @@ def usd_per_gib(link: Document, estimate: Document) -> float:
 
 def map_blocks(
     document: Document, placement: Document, estimate: Document, considered: Iterable[Document] = ()
-) -> list[Block]:
+) -> list[Block | None]:
     """Draw where a placement lies and what its places send each other, with the same as a table.
 
     ``document``: the whole document. ``placement``, ``estimate``: the answer. ``considered``: other
@@ -81,24 +81,15 @@ def map_blocks(
         f"Not on the map, as no book says where they lie: {', '.join(missing)}." if missing else ""
     )
     if not any(site.workers for site in sites):
-        return [Text(lines=(note,))] if note else []
-    listed = _link_table(estimate) or _site_table(workers, at)
-    assert listed is not None
+        return [text(note)]
     links = [link for link in _links(estimate) if {*link.ends} <= set(at)]
     if any(not site.workers for site in sites):
         note = " ".join(
             filter(None, ("Small circles: regions of the other considered placements.", note))
         )
-    where = " and ".join(sorted(workers))
-    return [
-        Chart(
-            name="map",
-            title=f"Map: workers in {where}",
-            draw=lambda: world_map(sites, links),
-            table=listed,
-            note=note,
-        )
-    ]
+    title = f"Map: workers in {' and '.join(sorted(workers))}"
+    listed = _link_table(estimate) or _site_table(workers, at)
+    return [chart("map", title, lambda: world_map(sites, links), listed, note)]
 
 
 def _label(place: str, groups: Iterable[Document]) -> str:

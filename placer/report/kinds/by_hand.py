@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from placer.report.blocks import Facts, Pair, Report, Section, Text, facts, section
+from placer.report.blocks import Pair, Report, Section, facts, section, text
 from placer.report.figures import (
     Document,
     exchange_words,
@@ -26,7 +26,6 @@ def estimate(document: Document, today: date) -> Report:
     """Build the report of a ``placer.estimate/v1`` document."""
     placement, estimate = document["placement"], document["estimate"]
     broken = tuple(f"{row['message']}." for row in document["violations"])
-    limits = Text(lines=broken, tone="warning") if broken else None
     workers = ",".join(spec(group) for group in placement["workers"])
     return Report(
         title=f"{document['request']['model']} on {placement_words(placement)}",
@@ -35,8 +34,8 @@ def estimate(document: Document, today: date) -> Report:
         tone="bad" if broken else "good",
         figures=tuple(figures_of(estimate)),
         sections=(
-            *section("Limits that it breaks", limits),
-            *section("The placement", Facts(rows=tuple(facts_of(document)))),
+            *section("Limits that it breaks", text(*broken, tone="warning")),
+            *section("The placement", facts(*facts_of(document))),
             *section("Where", *map_blocks(document, placement, estimate), detail=True),
             *parts.dollars(estimate, document["request"].get("budget_usd_per_hour")),
             *parts.step(placement, estimate),

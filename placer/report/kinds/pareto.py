@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from placer.report.blocks import Cell, Chart, Report, Section, Table, figure, section, table, text
+from placer.report.blocks import Cell, Report, Section, Table, chart, figure, section, table, text
 from placer.report.charts.curve import Point, curve_chart
 from placer.report.figures import (
     Document,
@@ -137,20 +137,17 @@ def frontier(document: Document) -> tuple[Section, ...]:
                 words=words,
             )
         )
-    listed = _table(document, unit)
-    assert listed is not None
-    chart = Chart(
-        name="frontier",
-        title=f"{counted(len(points), 'point')} of cost and speed",
-        draw=lambda: curve_chart(
-            shown, ("USD/h", f"{unit} that count towards the target"), log=True, join="step"
-        ),
-        table=listed,
-        note="Whiskers: up to where a faster placement for the same cost is not excluded. A "
-        "point's speed holds until the next; both axes are logarithmic.",
+    titles = ("USD/h", f"{unit} that count towards the target")
+    drawn = chart(
+        "frontier",
+        f"{counted(len(points), 'point')} of cost and speed",
+        lambda: curve_chart(shown, titles, log=True, join="step"),
+        _table(document, unit),
+        "Whiskers: up to where a faster placement for the same cost is not excluded. A point's "
+        "speed holds until the next; both axes are logarithmic.",
         table_open=True,
     )
-    return section("The frontier", chart, text(_proof(document)))
+    return section("The frontier", drawn, text(_proof(document)))
 
 
 def _proof(document: Document) -> str:

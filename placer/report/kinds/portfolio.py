@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import date
+from typing import Any
 
 from placer.report.blocks import (
     Cell,
-    Chart,
-    Facts,
     Report,
     Section,
+    chart,
+    facts,
     figure,
     section,
     table,
@@ -157,27 +158,21 @@ def _jobs(document: Document) -> tuple[Section, ...]:
             data=True,
         )
     )
-    if listed is None:
-        return ()
     shares = [_share_dot(job) for job in document["jobs"] if job.get("share") is not None]
     prices = [_price_dot(job, document) for job in document["jobs"] if job["usd"] is not None]
     dots = shares or prices
     if len(dots) < 2:
         return section("The jobs", listed)
-    chart = Chart(
-        name="jobs",
-        title="Speed of each job over the speed that it would have by itself"
-        if shares
-        else "What each job costs, together and by itself",
-        draw=lambda: (
-            interval_chart(shares, "% of its speed alone", line=100.0)
-            if shares
-            else interval_chart(prices, unit, words=("in the portfolio", "by itself"))
-        ),
-        table=listed,
-        table_open=True,
-    )
-    return section("The jobs", chart)
+    title = "What each job costs, together and by itself"
+    if shares:
+        title = "Speed of each job over the speed that it would have by itself"
+
+    def draw() -> Any:
+        if shares:
+            return interval_chart(shares, "% of its speed alone", line=100.0)
+        return interval_chart(prices, unit, words=("in the portfolio", "by itself"))
+
+    return section("The jobs", chart("jobs", title, draw, listed, table_open=True))
 
 
 def _share_dot(job: Document) -> Dot:
@@ -254,19 +249,19 @@ def _short(row: Document) -> str:
 
 def _shared(document: Document) -> tuple[Section, ...]:
     shared = document["shared"]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     if shared["budget_usd"] is not None:
-        rows.append(("budget", _money(shared["budget_usd"], document), ""))
+        rows.append(("budget", _money(shared["budget_usd"], document)))
     slots = shared.get("slots")
     if slots:
-        rows.append(("time", f"{counted(slots['count'], 'slot')} of {slots['hours']:g} h", ""))
+        rows.append(("time", f"{counted(slots['count'], 'slot')} of {slots['hours']:g} h"))
     if shared.get("quota_gpus") is not None:
         rows.append(("quota", _gpus(shared["quota_gpus"]), "of each place, GPU and market"))
     rows += [_quota(row) for row in shared["quotas"]]
     for team in shared.get("teams", ()):
         of = f"team {team['name']}, "
         if team["budget_usd"] is not None:
-            rows.append((f"{of}budget", _money(team["budget_usd"], document), ""))
+            rows.append((f"{of}budget", _money(team["budget_usd"], document)))
         rows += [_quota(row, of) for row in team["quotas"]]
     rows += [
         (
@@ -276,7 +271,7 @@ def _shared(document: Document) -> tuple[Section, ...]:
         )
         for row in shared["blocks"]
     ]
-    return section("What they share", Facts(rows=tuple(rows)) if rows else None)
+    return section("What they share", facts(*rows))
 
 
 def _quota(row: Document, of: str = "") -> tuple[str, str, str]:

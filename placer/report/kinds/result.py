@@ -9,9 +9,7 @@ from typing import Literal
 from placer.documents.result_parts import OLDER
 from placer.documents.schemas.proofs import tail_share
 from placer.report.blocks import (
-    Block,
     Cell,
-    Facts,
     Pair,
     Report,
     Section,
@@ -87,11 +85,7 @@ def report(document: Document, today: date) -> Report:
         figures=tuple(figures_of(document["estimate"])),
         sections=(
             *section(
-                "The answer",
-                Facts(rows=tuple(_facts(document))),
-                Text(lines=tuple(map(spoken, document["verdict"])))
-                if document["verdict"]
-                else None,
+                "The answer", facts(*_facts(document)), text(*map(spoken, document["verdict"]))
             ),
             *section("Where", *map_blocks(document, placement, estimate, others), detail=True),
             *parts.dollars(estimate, budget),
@@ -113,14 +107,12 @@ def report(document: Document, today: date) -> Report:
 def _without_placement(document: Document, today: date) -> Report:
     status, nearest = document["status"], document["nearest"]
     first = f" A change that works: {nearest[0]['note']}." if nearest else ""
-    blocks: list[Block] = []
-    if nearest:
-        blocks = map_blocks(
-            document,
-            nearest[0]["placement"],
-            nearest[0]["estimate"],
-            [one["placement"] for one in nearest[1:]],
-        )
+    others = [one["placement"] for one in nearest[1:]]
+    blocks = (
+        map_blocks(document, nearest[0]["placement"], nearest[0]["estimate"], others)
+        if nearest
+        else ()
+    )
     return Report(
         title=f"Where to train {document['request']['model']}",
         subtitle=parts.subtitle(document, "recommend"),
@@ -332,7 +324,7 @@ def _why_not(document: Document) -> tuple[Section, ...]:
     rows += [("near miss", one) for one in document["near_misses"]]
     return section(
         "Why not something else",
-        Text(lines=(agreed,)) if agreed else None,
+        text(agreed),
         parts.option_table("What simpler tools choose, and what lies just outside a limit", rows),
     )
 
@@ -394,7 +386,7 @@ def _price_risk(document: Document) -> list[Text | Table | None]:
     ]
     unit = speed_of(document["estimate"])[1]
     columns = ("price", "best then", unit, "USD/h", "proof")
-    return [Text(lines=tuple(lines)), table("If that price is wrong", columns, cases)]
+    return [text(*lines), table("If that price is wrong", columns, cases)]
 
 
 def _case_figures(case: Document) -> list[tuple[str, float]]:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from datetime import date
 
-from placer.report.blocks import Cell, Chart, Report, Section, facts, section, table, text
+from placer.report.blocks import Cell, Report, Section, chart, facts, section, table, text
 from placer.report.charts.rows import Dot, interval_chart
 from placer.report.figures import Document, percent, placement_words
 from placer.report.kinds.shared import parts
@@ -103,13 +103,13 @@ def factors(document: Document) -> tuple[Section, ...]:
         )
         for row in rows
     ]
-    chart = Chart(
-        name="factors",
-        title="How far each figure may be off",
-        draw=lambda: interval_chart(dots, "factor of the figure", line=1.0, zero=False),
-        table=listed,
+    drawn = chart(
+        "factors",
+        "How far each figure may be off",
+        lambda: interval_chart(dots, "factor of the figure", line=1.0, zero=False),
+        listed,
     )
-    return section("What is uncertain", text(_unsure(document)), chart)
+    return section("What is uncertain", text(_unsure(document)), drawn)
 
 
 def _unsure(document: Document) -> str:

@@ -9,12 +9,11 @@ from typing import Any
 
 from placer.report.blocks import (
     Cell,
-    Chart,
     Facts,
     Report,
     Section,
     Table,
-    Text,
+    chart,
     facts,
     figure,
     section,
@@ -62,7 +61,7 @@ def whatif(document: Document, today: date) -> Report:
         verdict=_verdict(document),
         tone="bad" if after["placement"] is None else "good",
         sections=(
-            *section("What is changed", Text(lines=tuple(map(_change_words, document["changes"])))),
+            *section("What is changed", text(*map(_change_words, document["changes"]))),
             *section(
                 "Before and after",
                 _differences(before, after),
@@ -297,7 +296,7 @@ def speeds(document: Document) -> tuple[Section, ...]:
     answered = [row for row in rows if "samples_per_second" in row]
     unit = "tokens/s" if any("effective_tokens_per_second" in row for row in rows) else "samples/s"
     listed = _points(rows, [axis["what"] for axis in over], unit)
-    if not answered or listed is None:
+    if not answered:
         return section("The answers", listed, detail=True)
     places = [number_of(row["set"][0]) for row in answered]
     single = len(over) == 1 and all(place is not None for place in places)
@@ -323,13 +322,8 @@ def speeds(document: Document) -> tuple[Section, ...]:
         ]
         return interval_chart(dots, unit)
 
-    chart = Chart(
-        name="sweep",
-        title=f"Speed over {' and '.join(axis['what'] for axis in over)}",
-        draw=draw,
-        table=listed,
-    )
-    return section("The answers", chart, detail=True)
+    title = f"Speed over {' and '.join(axis['what'] for axis in over)}"
+    return section("The answers", chart("sweep", title, draw, listed), detail=True)
 
 
 def _points(rows: Sequence[Document], axes: Sequence[str], unit: str) -> Table | None:

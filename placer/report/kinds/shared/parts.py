@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from placer.cost_model.outlook.totals import LEVEL_WORDS
 from placer.report.blocks import (
     Block,
     Cell,
     Chart,
-    Facts,
     Section,
     Table,
     Text,
+    chart,
+    facts,
     figure,
     section,
     table,
+    text,
     without_empty_columns,
 )
 from placer.report.charts.rows import Dot, dollar_spans, interval_chart, span_chart, step_spans
@@ -53,23 +56,15 @@ def dollars(estimate: Document, budget: float | None) -> tuple[Section, ...]:
     ]
     rows.append(("total", (format_usd(usd["total"]), usd["total"]), "100 %"))
     listed = table("USD in an hour", ("part", "USD/h", "share"), rows, numbers=("USD/h", "share"))
-    assert listed is not None
-    return section(
-        "Where each dollar goes",
-        Chart(
-            name="dollars",
-            title=f"{format_usd(usd['total'])}/h by component",
-            draw=lambda: span_chart(
-                spans, "USD/h", low=spread["low"], high=spread["high"], limit=limit
-            ),
-            table=listed,
-            note=""
-            if price is None
-            else f"{format_usd(price)} {unit}. The line across the total is the interval of its "
-            "price.",
-        ),
-        detail=True,
+    line = "The line across the total is the interval of its price."
+    drawn = chart(
+        "dollars",
+        f"{format_usd(usd['total'])}/h by component",
+        lambda: span_chart(spans, "USD/h", low=spread["low"], high=spread["high"], limit=limit),
+        listed,
+        "" if price is None else f"{format_usd(price)} {unit}. {line}",
     )
+    return section("Where each dollar goes", drawn, detail=True)
 
 
 def step(placement: Document, estimate: Document) -> tuple[Section, ...]:
@@ -97,26 +92,21 @@ def step(placement: Document, estimate: Document) -> tuple[Section, ...]:
         for span in spans
     ]
     listed = table(f"One {what}", ("part", "from", "to", "takes"), rows)
-    assert listed is not None
     hidden = seconds["hidden"]
     beside = (
         f"{format_seconds(hidden)} of the exchange run beside the calculation. " if hidden else ""
     )
     grain = estimate["granularity"]
     ratio = "" if grain is None else f"Granularity {format_number(grain)}: {GRANULARITY}."
-    return section(
-        f"One {what}",
-        Chart(
-            name="step",
-            title=f"One {what}: {format_seconds(total)}",
-            draw=lambda: span_chart(
-                spans, f"seconds from the start of the {what}", low=ends[0], high=ends[1]
-            ),
-            table=listed,
-            note=beside + ratio,
-        ),
-        detail=True,
+    axis = f"seconds from the start of the {what}"
+    drawn = chart(
+        "step",
+        f"One {what}: {format_seconds(total)}",
+        lambda: span_chart(spans, axis, low=ends[0], high=ends[1]),
+        listed,
+        beside + ratio,
     )
+    return section(f"One {what}", drawn, detail=True)
 
 
 def considered(
@@ -146,15 +136,15 @@ def considered(
             )
         )
     spread = any(dot.high != dot.low for dot in dots)
-    chart = Chart(
-        name="considered",
-        title=f"Speed of each placement, with its {LEVEL_WORDS}",
-        draw=lambda: interval_chart(dots, unit),
-        table=listed,
-        note="Where intervals overlap, the order is not certain." if spread else "",
+    drawn = chart(
+        "considered",
+        f"Speed of each placement, with its {LEVEL_WORDS}",
+        lambda: interval_chart(dots, unit),
+        listed,
+        "Where intervals overlap, the order is not certain." if spread else "",
         table_open=True,
     )
-    return section(title, chart)
+    return section(title, drawn)
 
 
 def against(
@@ -173,16 +163,13 @@ def against(
         for row, off, stands_out in rows
         if off is not None
     ]
-    if listed is None or not dots:
+    if not dots:
         return listed
-    return Chart(
-        name=name,
-        title=title,
-        draw=lambda: interval_chart(dots, axis, line=0.0, zero=False),
-        table=listed,
-        note=note,
-        table_open=True,
-    )
+
+    def draw() -> Any:
+        return interval_chart(dots, axis, line=0.0, zero=False)
+
+    return chart(name, title, draw, listed, note, table_open=True)
 
 
 def option_table(
@@ -237,22 +224,18 @@ def option_cells(one: Document) -> list[Cell]:
 
 def warnings_of(document: Document, *more: Block | None) -> tuple[Section, ...]:
     """Show what may go wrong: warnings, what is known of spot machines, and notes."""
-    lines = tuple(dict.fromkeys(sentence(row["message"]) for row in document.get("warnings", [])))
-    notes = tuple(dict.fromkeys(sentence(row["message"]) for row in document.get("notes", [])))
-    return section(
-        "What may go wrong",
-        Text(lines=lines, tone="warning") if lines else None,
-        *more,
-        Text(lines=notes) if notes else None,
+    lines, notes = (
+        dict.fromkeys(sentence(row["message"]) for row in document.get(key, []))
+        for key in ("warnings", "notes")
     )
+    return section("What may go wrong", text(*lines, tone="warning"), *more, text(*notes))
 
 
 def sentence(words: str) -> str:
     """Write a remark as a sentence; the name of a place or a machine keeps its letters."""
     plain = words.partition(" ")[0].isalpha()
-    text = words[:1].upper() + words[1:] if plain else words
-    text = spoken(text)
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    said = spoken(words[:1].upper() + words[1:] if plain else words)
+    return said if said.endswith((".", "!", "?")) else f"{said}."
 
 
 def subtitle(document: Document, verb: str) -> str:
@@ -275,18 +258,18 @@ def wishes(document: Document, *, detail: bool = False) -> tuple[Section, ...]:
     """Show what was asked."""
     request = document["request"]
     rows = [
-        ("model", str(request["model"]), ""),
-        ("1 sample", str(request.get("sample") or "size not stated"), ""),
-        *((a, b, "") for a, b in wish_words(document)),
+        ("model", str(request["model"])),
+        ("1 sample", str(request.get("sample") or "size not stated")),
+        *wish_words(document),
     ]
-    return section("What was asked", Facts(rows=tuple(rows)), detail=detail)
+    return section("What was asked", facts(*rows), detail=detail)
 
 
 def reproduce(document: Document, verb: str = "recommend", more: str = "") -> tuple[Section, ...]:
     """Show the command that asks the question again, and the digests of what it read."""
     words, left = command_of(document, verb)
     data, certificate = document["data"], document.get("certificate") or {}
-    facts = [
+    rows = [
         ("price book", f"{data['catalog']}", f"digest {data['digest']}"),
         *(
             (f"digest of the {name}", digest, "")
@@ -296,25 +279,22 @@ def reproduce(document: Document, verb: str = "recommend", more: str = "") -> tu
     if certificate:
         gap, seconds, seed = (certificate[key] for key in ("gap", "time_limit_s", "seed"))
         limits = f"gap {gap:g}, {seconds:g} s, seed {seed}"
-        facts.append(
+        rows.append(
             ("search", f"{certificate['solver']}, {limits}", f"placer {certificate['placer']}")
         )
     if data.get("changes"):
-        facts.append(("changes to the book", "; ".join(map(str, data["changes"])), ""))
+        rows.append(("changes to the book", "; ".join(map(str, data["changes"])), ""))
     if left:
-        facts.append(
-            (
-                "not in the command",
-                ", ".join(key.replace("_", " ") for key in left),
-                "from a file or from Python",
-            )
-        )
+        named = ", ".join(key.replace("_", " ") for key in left)
+        rows.append(("not in the command", named, "from a file or from Python"))
     return section(
         "How to reproduce it",
         Text(lines=(words + more,), tone="code"),
-        Text(lines=("placer validate FILE prices a saved result again from the file alone.",))
-        if certificate
-        else None,
-        Facts(rows=tuple(facts)),
+        text(
+            "placer validate FILE prices a saved result again from the file alone."
+            if certificate
+            else ""
+        ),
+        facts(*rows),
         detail=True,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from placer.cost_model.convergence import Multiplier
 from placer.cost_model.outlook.totals import LEVEL_WORDS
-from placer.report.blocks import Facts, Pair
+from placer.report.blocks import Facts, Pair, facts
 from placer.report.figures import (
     COMPRESSIONS,
     Document,
@@ -269,7 +269,7 @@ def spot_facts(document: Document) -> Facts | None:
             f"all places at once {percent(spot['all_lost'])}",
         ),
     ]
-    return Facts(rows=(*rows, *_gang(spot.get("risk"), document["estimate"])))
+    return facts(*rows, *_gang(spot.get("risk"), document["estimate"]))
 
 
 def _gang(risk: Document | None, estimate: Document) -> list[tuple[str, str, str]]:

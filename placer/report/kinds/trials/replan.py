@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
-from placer.report.blocks import Block, Facts, Report, Section, Text, section, table, text
+from placer.report.blocks import Block, Report, Section, facts, section, table, text
 from placer.report.figures import Document, percent, tokens_per_sample
 from placer.report.kinds.shared import parts
 from placer.report.kinds.shared.provenance import sources
@@ -43,7 +43,7 @@ def report(document: Document, today: date) -> Report:
             *section(
                 "What runs, and what is best now",
                 parts.option_table("Placements at the measured speeds", options),
-                Facts(rows=tuple(_move(document))) if any(_move(document)) else None,
+                facts(*_move(document)),
             ),
             *section(
                 "Where",
@@ -59,7 +59,7 @@ def report(document: Document, today: date) -> Report:
                 ),
                 detail=True,
             ),
-            *section("What has changed since the plan", Text(lines=changes) if changes else None),
+            *section("What has changed since the plan", text(*changes)),
             *section("What may go wrong", *_doubts(document)),
             *parts.wishes(document),
             *sources(document, [side["estimate"] for _, side in options], today),
@@ -132,10 +132,7 @@ def _observed(document: Document) -> tuple[Section, ...]:
         numbers=("rank", "step"),
     )
     return section(
-        "What the run measured",
-        Facts(rows=tuple(rows)),
-        _speeds(seen["speeds"], unit, length or 1),
-        lost,
+        "What the run measured", facts(*rows), _speeds(seen["speeds"], unit, length or 1), lost
     )
 
 

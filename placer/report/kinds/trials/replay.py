@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from placer.report.blocks import Chart, Report, facts, section, table, text
+from placer.report.blocks import Report, chart, facts, section, table, text
 from placer.report.charts.rows import Dot, interval_chart
 from placer.report.figures import Document, percent
 from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
@@ -43,7 +43,6 @@ def report(document: Document, today: date) -> Report:
         marked=policies.index(best),
         data=True,
     )
-    assert listed is not None
     bound = document["offline"]["bound_usd"]
     dots = [
         Dot(
@@ -66,12 +65,12 @@ def report(document: Document, today: date) -> Report:
         sections=(
             *section(
                 "What each policy pays",
-                Chart(
-                    name="policies",
-                    title="Dollars of each policy: the mean, and up to the worst start",
-                    draw=lambda: interval_chart(dots, "USD", line=bound),
-                    table=listed,
-                    note=""
+                chart(
+                    "policies",
+                    "Dollars of each policy: the mean, and up to the worst start",
+                    lambda: interval_chart(dots, "USD", line=bound),
+                    listed,
+                    ""
                     if bound is None
                     else f"Dashed: {format_usd(bound)}, which no policy undercuts even if it knew "
                     "everything.",

@@ -7,10 +7,10 @@ from datetime import date
 
 from placer.report.blocks import (
     Cell,
-    Chart,
     Report,
     Section,
     Table,
+    chart,
     facts,
     figure,
     section,
@@ -74,17 +74,16 @@ def errors(document: Document) -> tuple[Section, ...]:
     far = sum(1 for row in rows if row["error"] is not None and abs(row["error"]) > MOST_ERROR)
     beyond = f" {far} more are off by over {percent(MOST_ERROR)}: see the table." if far else ""
     listed = _published(rows)
-    assert listed is not None
-    chart = Chart(
-        name="errors",
-        title="Error of each figure with placer's interval, the largest first",
-        draw=lambda: interval_chart(dots, "% over the published figure", line=0.0, zero=False),
-        table=listed,
-        note=f"Blue: the published figure lies within placer's interval.{beyond}",
+    drawn = chart(
+        "errors",
+        "Error of each figure with placer's interval, the largest first",
+        lambda: interval_chart(dots, "% over the published figure", line=0.0, zero=False),
+        listed,
+        f"Blue: the published figure lies within placer's interval.{beyond}",
     )
     return (
         *section(f"Published and computed {rows[0]['quantity']}", _published(first)),
-        *section("Every published figure", chart if dots else listed, detail=True),
+        *section("Every published figure", drawn if dots else listed, detail=True),
     )
 
 

@@ -13,10 +13,11 @@ from placer.report.blocks import (
     Block,
     Cell,
     Chart,
-    Facts,
     Report,
     Section,
     Table,
+    chart,
+    facts,
     figure,
     section,
     table,
@@ -65,18 +66,16 @@ def run(document: Document, today: date) -> Report:
         sections=(
             *section(
                 "The run",
-                Facts(
-                    rows=(
-                        ("planned workers", site_group, ""),
-                        ("it ran on", LINKS[document["links"]], document["device"]),
-                        ("model", document["train"], f"planned: {document['model']}"),
-                        (
-                            "batch",
-                            f"{document['target_batch_size']:,} samples",
-                            f"{document['microbatch']:,} at a time",
-                        ),
-                        ("seed", str(document["seed"]), ""),
-                    )
+                facts(
+                    ("planned workers", site_group),
+                    ("it ran on", LINKS[document["links"]], document["device"]),
+                    ("model", document["train"], f"planned: {document['model']}"),
+                    (
+                        "batch",
+                        f"{document['target_batch_size']:,} samples",
+                        f"{document['microbatch']:,} at a time",
+                    ),
+                    ("seed", str(document["seed"])),
                 ),
             ),
             *_compared(summary),
@@ -179,16 +178,9 @@ def _curve(name: str, title: str, values: dict[int, float], unit: str, write: An
     rows, every = _spaced(pairs, MOST_ROWS)
     caption = title if every == 1 else f"{title}; every {every} steps"
     listed = table(caption, ("step", unit), [(step, (write(value), value)) for step, value in rows])
-    if listed is None:
-        return None
     shown, _ = _spaced(pairs, MOST_STEPS)
     points = [Point(x=step, y=value, words=write(value)) for step, value in shown]
-    return Chart(
-        name=name,
-        title=title,
-        draw=lambda: curve_chart(points, ("step", unit), zero=True),
-        table=listed,
-    )
+    return chart(name, title, lambda: curve_chart(points, ("step", unit), zero=True), listed)
 
 
 def _spaced(pairs: Sequence[Any], most: int) -> tuple[Sequence[Any], int]:

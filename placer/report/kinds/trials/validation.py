@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from typing import Any
 
-from placer.report.blocks import Cell, Chart, Pair, Report, facts, figure, section, table, text
+from placer.report.blocks import Cell, Pair, Report, chart, facts, figure, section, table, text
 from placer.report.charts.curve import Point, curve_chart
 from placer.report.figures import Document, percent
 from placer.units import counted, format_bytes, format_plain, format_seconds, format_speed
@@ -26,21 +27,11 @@ def simulation(document: Document, today: date) -> Report:
     points = [
         Point(x=at, y=one, words=format_seconds(one)) for at, one in enumerate(seconds, start=1)
     ]
-    chart = (
-        None
-        if listed is None
-        else Chart(
-            name="rounds",
-            title="Seconds of each round",
-            draw=lambda: curve_chart(
-                points,
-                ("round", "seconds"),
-                line=(f"closed form {format_seconds(predicted)}", predicted),
-                zero=True,
-            ),
-            table=listed,
-        )
-    )
+
+    def draw() -> Any:
+        line = (f"closed form {format_seconds(predicted)}", predicted)
+        return curve_chart(points, ("round", "seconds"), line=line, zero=True)
+
     return Report(
         title=f"Simulation of {document['workers'].replace(',', ' + ')}",
         subtitle=f"placer estimate --simulate, {document['strategy']}, "
@@ -55,7 +46,7 @@ def simulation(document: Document, today: date) -> Report:
         ),
         sections=(
             *section("The machines", facts(*_waits(document))),
-            *section("Round by round", chart),
+            *section("Round by round", chart("rounds", "Seconds of each round", draw, listed)),
             *section(
                 "What the places send",
                 table(
