@@ -104,10 +104,7 @@ def command(
             document = figures.to_dict()
             warnings = warnings_of(problem, placement, figures)
     write_plot(plot, document)
-    if as_json:
-        show(document, as_json=True)
-    else:
-        show({**document, "warnings": [{"message": warning.message} for warning in warnings]})
+    show(document, as_json=as_json, warnings=[{"message": one.message} for one in warnings])
     ctx.exit(_say_limits(broken))
 
 

@@ -48,13 +48,10 @@ def command(
     question = read_question(ctx, result, model, words)
     with progress("explaining"):
         explanation = explain(question.asked, start=question.answer, **question.words)
-    if output:
-        write_json(output, explanation.to_dict())
     document = explanation.to_dict()
-    if as_json:
-        show(document, as_json=True)
-    else:
-        show({**document, "saved": _saved_words(explanation, question.answer)})
+    if output:
+        write_json(output, document)
+    show(document, as_json=as_json, saved=_saved_words(explanation, question.answer))
     question.tell()
     if output:
         tell(f"wrote explanation to {output}")

@@ -105,10 +105,7 @@ def diff_command(old: str, new: str, *, limit: int = 30, as_json: Table) -> None
         "counts": counts,
         "changes": msgspec.to_builtins(changes),
     }
-    if as_json:
-        show(document, as_json=True)
-    else:
-        show({**document, "changes": document["changes"][:limit]})
+    show(document, as_json=as_json, changes=document["changes"][:limit])
 
 
 @as_command("validate", "Example: placer catalog validate my-quote.csv")

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from placer.cli.command import Table, as_command
 from placer.cli.screen.show import show
-
-if TYPE_CHECKING:
-    pass
-
 
 MODELS_SCHEMA = "placer.models/v1"
 
@@ -33,8 +27,6 @@ def command(name: str | None = None, *, public: bool = False, as_json: Table) ->
         show(documents[0], as_json=as_json)
         return
     document = {"schema": MODELS_SCHEMA, "models": documents}
-    if not as_json:
-        count = len(public_model_names())
-        hint = f"{count} public models are known by name: placer models --public"
-        document |= {"names": listed, "hint": "" if public else hint}
-    show(document, as_json=as_json)
+    count = len(public_model_names())
+    hint = f"{count} public models are known by name: placer models --public"
+    show(document, as_json=as_json, names=listed, hint="" if public else hint)

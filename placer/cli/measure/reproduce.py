@@ -22,8 +22,4 @@ def command(paper: str, *, all_rows: bool = False, plot: Plot, as_json: Table) -
 
         reproduction = reproduce(paper)
     write_plot(plot, reproduction.to_dict())
-    document = reproduction.to_dict()
-    if as_json:
-        show(document, as_json=True)
-    else:
-        show({**document, "every_row": all_rows}, whole=all_rows)
+    show(reproduction.to_dict(), as_json=as_json, whole=all_rows, every_row=all_rows)

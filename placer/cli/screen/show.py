@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from placer.report.blocks import Block, Report
 
 
-def show(document: Any, *, as_json: bool = False, whole: bool = False) -> None:
+def show(document: Any, *, as_json: bool = False, whole: bool = False, **more: Any) -> None:
     """Print an answer as JSON, or what its view says of it, in the format of ``--format``.
 
     ``document``: the JSON document of the answer. ``as_json``: print it as it is. ``whole``: also
-    what is left to pages otherwise.
+    what is left to pages otherwise. ``more``: what its view says besides the document.
     """
     if as_json:
         print_json(document)
         return
     from placer.report.contents import contents
 
-    show_report(contents(document), whole=whole)
+    show_report(contents({**document, **more}), whole=whole)
 
 
 def show_report(report: Report, *, whole: bool = False) -> None:
@@ -81,17 +81,16 @@ def check_plot(path: str | None) -> None:
         check_drawing(path)
 
 
-def write_plot(path: str | None, document: Any) -> bool:
-    """Draw a document to a file and say so on stderr; tell whether there was anything to draw."""
+def write_plot(path: str | None, document: Any) -> None:
+    """Draw a document to a file and say so on stderr, or that there is nothing to draw."""
     if path is None:
-        return False
+        return
     from placer.report.charts.drawing import check_drawing
     from placer.report.contents import plotted
 
     drawing = plotted(document, check_drawing(path))
     if drawing is None:
         click.echo(f"nothing to draw: {path} was not written", err=True)
-        return False
+        return
     write_bytes(path, drawing)
     click.echo(f"wrote {path}", err=True)
-    return True
