@@ -49,29 +49,21 @@ COMMANDS = {
     "config": "Write and show the defaults of the options, and check what is installed.",
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
+ROOMS = {
+    "ask": "recommend pareto estimate explain portfolio",
+    "book": "models offers",
+    "measure": "profile reproduce",
+    "launch": "run export",
+    "files": "bill report watch serve mcp validate",
+}
+"""Commands with a module of their name, by what a user does with them."""
 PATHS = {
-    "recommend": "ask.recommend",
+    **{name: f"{room}.{name}" for room, names in ROOMS.items() for name in names.split()},
     "try": "ask.try_prices",
-    "pareto": "ask.pareto",
-    "estimate": "ask.estimate",
-    "explain": "ask.explain",
     "whatif": "ask.worlds:whatif_command",
     "robust": "ask.worlds:robust_command",
-    "models": "book.models",
-    "offers": "book.offers",
-    "profile": "measure.profile",
-    "run": "launch.run",
-    "portfolio": "ask.portfolio",
-    "bill": "files.bill",
-    "reproduce": "measure.reproduce",
-    "export": "launch.export",
-    "report": "files.report",
-    "watch": "files.watch",
-    "serve": "files.serve",
-    "mcp": "files.mcp",
-    "validate": "files.validate",
 }
-"""Where each command lies, by what a user does with it; see `LazyGroup`."""
+"""Where each command lies; see `LazyGroup`."""
 FORMS = {
     "whatif": {
         "--over": "ask.worlds:sweep_command",
