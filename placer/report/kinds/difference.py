@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
-from typing import NamedTuple
+from typing import TypeAlias
 
 from placer.report.blocks import Report, section, table, text
 from placer.report.figures import Document, devices_words, market_words, percent
@@ -27,14 +28,14 @@ WORDS = {
     "step": "one step",
     "carbon": "emissions",
 }
+SIDES = ("before", "after")
 LEGEND = "~ changed, + new, - gone; a month has 730 hours"
 
 
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.diff/v1`` document."""
-    rows = difference_rows(document)
     failed = [f"Not accepted: {words}." for words in document["failed"]]
-    figures = ("before", "after", "change")
+    figures = (*SIDES, "change")
     return Report(
         title=f"Difference: {document['before']['name']} and {document['after']['name']}",
         subtitle=f"placer report --diff, {document['after']['model']}",
@@ -47,7 +48,7 @@ def report(document: Document, today: date) -> Report:
                 table(
                     LEGEND,
                     ("", "what", *figures),
-                    rows,
+                    [*_rows(document)],
                     numbers=figures,
                     narrowed=("what", "before", "after"),
                     units={"": "sign"},
@@ -58,38 +59,28 @@ def report(document: Document, today: date) -> Report:
     )
 
 
-class DifferenceRow(NamedTuple):
-    """A line: its sign (``~``, ``+``, ``-`` or nothing), what, before, after and the change."""
-
-    sign: str
-    what: str
-    before: str
-    after: str
-    change: str
+Row: TypeAlias = tuple[str, str, str, str, str]
+"""A line: its sign (``~``, ``+``, ``-`` or nothing), what, before, after and the change."""
 
 
-def difference_rows(document: Document) -> list[DifferenceRow]:
-    """Write machines, exchange, figures and wishes of a ``placer.diff/v1`` document."""
-    exchange = document["exchange"]
-    rows = [_machine(row) for row in document["machines"]]
+def _rows(document: Document) -> Iterator[Row]:
+    """Yield machines, exchange, figures and wishes of a ``placer.diff/v1`` document."""
+    exchange, month = document["exchange"], document["usd_per_month"]
+    yield from map(_machine, document["machines"])
     if exchange["before"] != exchange["after"]:
-        one, other = (exchange[side] or "" for side in ("before", "after"))
-        rows.append(DifferenceRow("~", "exchange", one, other, ""))
-    rows += [
-        _figure(row)
-        for row in document["figures"]
-        if row["before"] is not None or row["after"] is not None
-    ]
-    month = document["usd_per_month"]
+        yield "~", "exchange", exchange["before"] or "", exchange["after"] or "", ""
+    for row in document["figures"]:
+        if row["before"] is not None or row["after"] is not None:
+            yield _figure(row)
     if month["change"] is not None:
         sign = "~" if month["change"] else ""
-        one, other = (format_usd(month[side]) for side in ("before", "after"))
-        rows.append(DifferenceRow(sign, "cost a month", one, other, signed_usd(month["change"])))
-    book = [document[side] for side in ("before", "after")]
-    if book[0]["digest"] != book[1]["digest"]:
-        one, other = (f"{side['catalog']} {side['as_of']}" for side in book)
-        rows.append(DifferenceRow("~", "price book", one, other, ""))
-    return [*rows, *map(_wished, document["wishes"])]
+        one, other = (format_usd(month[side]) for side in SIDES)
+        yield sign, "cost a month", one, other, signed_usd(month["change"])
+    books = [document[side] for side in SIDES]
+    if books[0]["digest"] != books[1]["digest"]:
+        one, other = (f"{side['catalog']} {side['as_of']}" for side in books)
+        yield "~", "price book", one, other, ""
+    yield from map(_wished, document["wishes"])
 
 
 def signed_usd(value: float) -> str:
@@ -102,19 +93,19 @@ def signed_usd(value: float) -> str:
     return f"{sign}{format_usd(abs(value))}"
 
 
-def _machine(row: Document) -> DifferenceRow:
+def _machine(row: Document) -> Row:
     kind = devices_words({**row, "count": 1}).removeprefix("1 x ").strip("()")
     one, other = str(row["machines_before"]), str(row["machines_after"])
     what = f"{kind} {market_words(row)} in {row['place']} ({row['offer']})"
     change = f"{signed_usd(row['usd_per_month_change'])}/month" if row["sign"] else ""
-    return DifferenceRow(row["sign"], what, one, other, change)
+    return row["sign"], what, one, other, change
 
 
-def _figure(row: Document) -> DifferenceRow:
-    one, other = (_value(row[side], row["unit"]) for side in ("before", "after"))
+def _figure(row: Document) -> Row:
+    one, other = (_value(row[side], row["unit"]) for side in SIDES)
     relative = row["relative_change"]
     change = "" if relative is None or not row["sign"] else percent(relative, signed=True)
-    return DifferenceRow(row["sign"], WORDS[row["name"]], one, other, change)
+    return row["sign"], WORDS[row["name"]], one, other, change
 
 
 def _value(value: float | None, unit: str) -> str:
@@ -129,7 +120,7 @@ def _value(value: float | None, unit: str) -> str:
     return f"{format_number(value)} {unit}"
 
 
-def _wished(row: Document) -> DifferenceRow:
+def _wished(row: Document) -> Row:
     """Write a wish that changes, with its unit where it has one."""
     key, name = row["wish"], row["wish"].replace("_", " ")
     cells = []
@@ -139,7 +130,7 @@ def _wished(row: Document) -> DifferenceRow:
         else:
             words = _wish(value)
         cells.append(words)
-    return DifferenceRow("~", name, cells[0], cells[1], "")
+    return "~", name, cells[0], cells[1], ""
 
 
 def _wish(value: object) -> str:
