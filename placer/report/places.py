@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from placer.errors import PlacerError
@@ -66,16 +66,7 @@ def map_blocks(
         workers.setdefault(group["place"], []).append(group)
     others = {g["place"] for one in considered for g in one["workers"]} - set(workers)
     at = coordinates(document, [*workers, *sorted(others)])
-    sites = [
-        Site(
-            place=place,
-            label=_label(place, workers.get(place, [])),
-            latitude_deg=lat,
-            longitude_deg=lon,
-            workers=sum(group["count"] for group in workers.get(place, [])),
-        )
-        for place, (lat, lon) in at.items()
-    ]
+    sites = [_site(place, workers.get(place, []), at[place]) for place in at]
     missing = sorted(set(workers) - set(at))
     note = (
         f"Not on the map, as no book says where they lie: {', '.join(missing)}." if missing else ""
@@ -92,8 +83,14 @@ def map_blocks(
     return [chart("map", title, lambda: world_map(sites, links), listed, note)]
 
 
-def _label(place: str, groups: Iterable[Document]) -> str:
-    return ": ".join(filter(None, (place, ", ".join(devices_words(group) for group in groups))))
+def _site(place: str, groups: Sequence[Document], at: tuple[float, float]) -> Site:
+    return Site(
+        place=place,
+        label=": ".join(filter(None, (place, ", ".join(map(devices_words, groups))))),
+        latitude_deg=at[0],
+        longitude_deg=at[1],
+        workers=sum(group["count"] for group in groups),
+    )
 
 
 def _links(estimate: Document) -> list[Link]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from placer.report.charts.drawing import LAND, WIDTH, altair, colour
@@ -216,6 +216,11 @@ class _Label:
     x: float
     y: float
 
+    @property
+    def half(self) -> float:
+        """Half of its width in pixels."""
+        return len(self.text) * LABEL_PX[0] / 2
+
 
 def _site_labels(sites: Sequence[Site], links: Sequence[Link], window: Window) -> list[_Label]:
     """Put each label beside, above or below its site: where it stays on the map, meets no other
@@ -262,31 +267,24 @@ def _ways(
 
 def _covers(label: _Label, point: tuple[float, float]) -> bool:
     """Tell whether a label lies on a point of a link."""
-    across, down = len(label.text) * LABEL_PX[0] / 2 + 2, LABEL_PX[1] / 2 + WIDEST / 2
+    across, down = label.half + 2, LABEL_PX[1] / 2 + WIDEST / 2
     return abs(label.x - point[0]) < across and abs(label.y - point[1]) < down
 
 
 def _goes_east(site: Site, sites: Sequence[Site], links: Sequence[Link]) -> bool:
     """Tell whether the links of a site go east, on average."""
+    joined = [end for link in links if site.place in link.ends for end in link.ends]
     at = {one.place: one.longitude_deg for one in sites}
-    ways = [
-        at[end] - site.longitude_deg
-        for link in links
-        if site.place in link.ends
-        for end in link.ends
-        if end != site.place and end in at
-    ]
-    return sum(ways) > 0
+    return sum(at[end] - site.longitude_deg for end in joined if end in at) > 0
 
 
 def _is_inside(label: _Label, window: Window) -> bool:
-    half = len(label.text) * LABEL_PX[0] / 2
-    return half <= label.x <= WIDTH - half and 8 <= label.y <= window.height - 8
+    return label.half <= label.x <= WIDTH - label.half and 8 <= label.y <= window.height - 8
 
 
 def _meets(label: _Label, others: Sequence[_Label]) -> bool:
     return any(
-        abs(label.x - other.x) < (len(label.text) + len(other.text)) * LABEL_PX[0] / 2 + 4
+        abs(label.x - other.x) < label.half + other.half + 4
         and abs(label.y - other.y) < LABEL_PX[1]
         for other in others
     )
@@ -323,9 +321,8 @@ def _between(a: Site, b: Site, share: float) -> tuple[float, float]:
 
 def _labels(labels: Sequence[_Label], shade: str) -> Any:
     alt = altair()
-    rows = [{"text": one.text, "x": one.x, "y": one.y} for one in labels]
     return (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(alt.Data(values=[asdict(one) for one in labels]))
         .mark_text(
             color=colour(shade),
             fontSize=12,
