@@ -20,6 +20,8 @@ def report(document: Document, today: date) -> Report:
     unplanned = document["unmatched"]
     more = len(unplanned) - MOST_UNPLANNED
     sides = ("predicted", "charged", "difference")
+    has_gaps = " of lines with a charge" if document["uncharged_usd"] else ""
+    total = {**document, "component": f"total{has_gaps}", "what": "", "place": ""}
     return Report(
         title=f"{document['plan']} and {document['bill']}",
         subtitle=f"placer bill, {document['model']}",
@@ -31,7 +33,7 @@ def report(document: Document, today: date) -> Report:
                 table(
                     "By component",
                     ("component", "what", "where", *sides, "share"),
-                    [*map(_line, document["lines"]), _total(document)],
+                    [*map(_line, document["lines"]), _line(total)],
                     narrowed=("what", "where"),
                     units={side: f"{side} USD" for side in sides},
                 ),
@@ -84,12 +86,6 @@ def _line(row: Document) -> list[Cell]:
         figure(row["difference_usd"], signed_usd),
         figure(change, lambda share: percent(share, signed=True)),
     ]
-
-
-def _total(document: Document) -> list[Cell]:
-    has_gaps = " of lines with a charge" if document["uncharged_usd"] else ""
-    row = {**document, "component": f"total{has_gaps}", "what": "", "place": ""}
-    return _line(row)
 
 
 def format_signed(value: float) -> str:

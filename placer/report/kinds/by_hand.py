@@ -73,6 +73,8 @@ def comparison(document: Document, today: date) -> Report:
     ]
     allowed = [row for row in rows if not row["violations"]] or rows
     best = max(allowed, key=lambda row: speed_of(row["estimate"])[0]["value"])
+    others = [row["placement"] for row in rows]
+    where = map_blocks(document, best["placement"], best["estimate"], others)
     return Report(
         title=f"{counted(len(rows), 'placement')} for {document['request']['model']}",
         subtitle=parts.subtitle(document, "estimate"),
@@ -80,16 +82,7 @@ def comparison(document: Document, today: date) -> Report:
         sections=(
             *parts.considered(rows, best["placement"], "Side by side"),
             *_differences(rows, best),
-            *section(
-                "Where the fastest lies",
-                *map_blocks(
-                    document,
-                    best["placement"],
-                    best["estimate"],
-                    [row["placement"] for row in rows],
-                ),
-                detail=True,
-            ),
+            *section("Where the fastest lies", *where, detail=True),
             *section("Risk", facts(*_risks(rows))),
             *parts.dollars(best["estimate"], None),
             *parts.step(best["placement"], best["estimate"]),

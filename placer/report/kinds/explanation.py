@@ -268,13 +268,8 @@ def _waiting(option: Document) -> float:
 
 
 def _why_not(row: Document, document: Document) -> tuple[Section, ...]:
-    return section(
-        f"Why not {row['subject']}", text(*_why_not_lines(row, document)), _remedies_of(row)
-    )
-
-
-def _remedies_of(row: Document) -> Block | None:
-    return _remedies(row["remedies"]) if row["best_with_it"] is None else None
+    remedies = _remedies(row["remedies"]) if row["best_with_it"] is None else None
+    return section(f"Why not {row['subject']}", text(*_why_not_lines(row, document)), remedies)
 
 
 def _why_not_lines(row: Document, document: Document) -> Iterator[str]:

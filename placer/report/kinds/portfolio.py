@@ -182,13 +182,8 @@ def _share_dot(job: Document) -> Dot:
 
 
 def _price_dot(job: Document, document: Document) -> Dot:
-    return Dot(
-        name=job["name"],
-        value=job["usd"],
-        other=job["alone_usd"],
-        text=_money(job["usd"], document),
-        stands_out=True,
-    )
+    usd, alone, text = job["usd"], job["alone_usd"], _money(job["usd"], document)
+    return Dot(name=job["name"], value=usd, other=alone, text=text, stands_out=True)
 
 
 def _cells(job: Document, document: Document) -> list[Cell]:

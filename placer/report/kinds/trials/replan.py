@@ -33,6 +33,8 @@ def report(document: Document, today: date) -> Report:
     ]
     shown = answer if answer["placement"] is not None else options[0][1] if options else None
     changes = tuple(str(change["text"]) for change in document["changes"])
+    places = [side["placement"] for _, side in options]
+    where = map_blocks(document, shown["placement"], shown["estimate"], places) if shown else ()
     return Report(
         title=f"{document['manifest']['name']} after {RUNS[document['observed']['links']]}",
         subtitle=parts.subtitle(document, "whatif --observed"),
@@ -45,20 +47,7 @@ def report(document: Document, today: date) -> Report:
                 parts.option_table("Placements at the measured speeds", options),
                 facts(*_move(document)),
             ),
-            *section(
-                "Where",
-                *(
-                    []
-                    if shown is None
-                    else map_blocks(
-                        document,
-                        shown["placement"],
-                        shown["estimate"],
-                        [side["placement"] for _, side in options],
-                    )
-                ),
-                detail=True,
-            ),
+            *section("Where", *where, detail=True),
             *section("What has changed since the plan", text(*changes)),
             *section("What may go wrong", *_doubts(document)),
             *parts.wishes(document),
@@ -106,18 +95,12 @@ def _gain(document: Document) -> float | None:
     return gain / (1 - gain)
 
 
-def _tokens_per_sample(document: Document) -> float | None:
-    """Return the tokens of a sequence of a language model; None for other models."""
-    for side in (document["running"], document["answer"]):
-        if side is not None and side["estimate"] is not None:
-            return tokens_per_sample(side["estimate"])
-    return None
-
-
 def _observed(document: Document) -> tuple[Section, ...]:
     """Show what the log tells: speeds of machines, the whole, the exchange, the lost."""
     seen = document["observed"]
-    length = _tokens_per_sample(document)
+    sides = [side for side in (document["running"], document["answer"]) if side is not None]
+    known = [side["estimate"] for side in sides if side["estimate"] is not None]
+    length = tokens_per_sample(known[0]) if known else None
     unit = speed_unit(length)
     rows = [("log", RUNS[seen["links"]], f"{counted(seen['rounds'], 'round')} that count")]
     if seen["samples_per_second"] is not None:
