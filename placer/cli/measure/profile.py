@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from placer.cli.command import Catalog, Json, as_command
-from placer.cli.measure.profile_estimate import OutFile, model_word
+from placer.cli.measure.profile_estimate import (
+    OutFile,
+    estimate,
+    file_document,
+    print_efficiency,
+    print_measurements,
+    tell_written,
+)
 from placer.cli.output import print_json, tell, write_json
 from placer.cli.screen.progress import bar
 from placer.errors import PlacerError, unknown
@@ -96,8 +103,6 @@ def command(ctx: click.Context, target: str | None = None, **words: Unpack[Optio
     if words["threads"]:
         torch.set_num_threads(words["threads"])
     if words["estimate"]:
-        from placer.cli.measure.profile_estimate import estimate
-
         estimate(target, words)
         return
     with contextlib.redirect_stdout(sys.stderr):  # what the target prints is not a result
@@ -175,7 +180,7 @@ def _run(work: Profiling, path: str, *, as_json: bool) -> int:
         failure = error
     profile = work.profile()
     if profile is not None:
-        _write(path, profile)
+        write_json(path, file_document(profile))
         _say(work, profile, as_json=as_json)
     if failure is not None:
         raise failure
@@ -185,28 +190,14 @@ def _run(work: Profiling, path: str, *, as_json: bool) -> int:
     return 130 if interrupted else 0
 
 
-def _write(path: str, profile: ModelProfile) -> None:
-    from placer.workload.profile import SCHEMA, profile_document
-
-    write_json(path, {"schema": SCHEMA, **profile_document(profile)})
-
-
 def _say(work: Profiling, profile: ModelProfile, *, as_json: bool) -> None:
     """Print the profile as JSON, or a table and the next command."""
-    from placer.cli.measure.profile_estimate import print_efficiency, print_measurements
-    from placer.workload.profile import SCHEMA, profile_document
-
     if as_json:
-        print_json({"schema": SCHEMA, **profile_document(profile)})
+        print_json(file_document(profile))
     else:
         print_measurements(profile, work.measurements)
         print_efficiency(work.efficiency)
     for note in work.notes:
         tell(f"note: {note}", style="yellow", whole=True)
     partial = ", marked partial" if any(m.partial for m in work.measurements) else ""
-    tell(f"{'added to' if work.old else 'wrote'} {work.path}{partial}", whole=True)
-    tell(
-        f"next: placer recommend --model {shlex.quote(model_word(work.path))} --budget 5/h",
-        style="dim",
-        whole=True,
-    )
+    tell_written(work.path, partial, added=bool(work.old))

@@ -66,9 +66,20 @@ class OutFile:
         return load_profile(str(Path(self.path).resolve())) if Path(self.path).exists() else None
 
 
-def model_word(path: str) -> str:
-    """Write a file as --model takes it: with a folder or .json, else it would be a name."""
-    return path if "/" in path or path.endswith(".json") else f"./{path}"
+def file_document(profile: ModelProfile) -> dict[str, Any]:
+    """Build the document of a profile's file."""
+    from placer.workload.profile import SCHEMA, profile_document
+
+    return {"schema": SCHEMA, **profile_document(profile)}
+
+
+def tell_written(path: str, more: str = "", *, added: bool) -> None:
+    """Say on stderr where the profile is, and the next command."""
+    tell(f"{'added to' if added else 'wrote'} {path}{more}", whole=True)
+    # Without a folder or .json, --model would take it for a name.
+    model = path if "/" in path or path.endswith(".json") else f"./{path}"
+    words = f"placer recommend --model {shlex.quote(model)} --budget 5/h"
+    tell(f"next: {words}", style="dim", whole=True)
 
 
 FLOPS = (("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
@@ -174,7 +185,6 @@ def estimate(target: str | None, words: Mapping[str, Any]) -> None:
     from placer.profiler.torch_import import load_torch
     from placer.profiler.workload import Workload
     from placer.units import parse_count
-    from placer.workload.profile import SCHEMA, profile_document
 
     measuring = [
         name
@@ -227,17 +237,12 @@ def estimate(target: str | None, words: Mapping[str, Any]) -> None:
             known=known,
         )
     profile = estimated_profile(estimated, old, place.typed, target_batch)
-    write_json(place.path, {"schema": SCHEMA, **profile_document(profile)})
+    write_json(place.path, file_document(profile))
     if words["as_json"]:
         print_json(estimated.to_dict())
     else:
         show_report(estimate_report(estimated))
-    tell(f"{'added to' if old else 'wrote'} {place.typed}", whole=True)
-    tell(
-        f"next: placer recommend --model {shlex.quote(model_word(place.typed))} --budget 5/h",
-        style="dim",
-        whole=True,
-    )
+    tell_written(place.typed, added=bool(old))
 
 
 def estimate_report(estimate: Estimate) -> Report:
