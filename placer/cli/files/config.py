@@ -53,7 +53,7 @@ def show_command(*, origin: bool = False, as_json: Json) -> None:
     origin: Say where each default comes from.
     """
     from placer.interface.settings import PREFIX, every_setting, project_file, user_file
-    from placer.report.blocks import table
+    from placer.report.blocks import table, with_columns
 
     found = every_setting()
     project = project_file()
@@ -76,18 +76,10 @@ def show_command(*, origin: bool = False, as_json: Json) -> None:
             f"upward, nor {user_file()}; placer config init writes one"
         )
         return
-    tables = any(setting.command for setting in found)
-    heads = ("option", "value", *(("show_command",) * tables), *(("origin",) * origin))
-    shown = [
-        (
-            setting.option,
-            _said(setting.value),
-            *((setting.command or "all",) if tables else ()),
-            *((setting.origin,) if origin else ()),
-        )
-        for setting in found
-    ]
-    show_blocks(table("Defaults", heads, shown))
+    shown = [(s.option, _said(s.value), s.command or "all", s.origin) for s in found]
+    listed = table("Defaults", ("option", "value", "show_command", "origin"), shown)
+    assert listed is not None
+    show_blocks(with_columns(listed, [True, True, any(s.command for s in found), origin]))
 
 
 def _said(value: Any) -> str:
