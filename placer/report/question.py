@@ -174,9 +174,7 @@ def _written(key: str, value: Any, request: Document, done: set[str]) -> list[st
     flag = next((wish.flag for wish in WISHES.values() if key in wish.keys), None)
     if flag is None or key in FROM_FILES:
         return None
-    if value is True:
-        return [flag]
-    if key == "uniform":
+    if value is True or key == "uniform":
         return [flag]
     if key == "supply" and value is None:
         return [flag, "any"]

@@ -163,7 +163,6 @@ def pin_command(names: tuple[str, ...] = (), *, clear: bool = False, as_json: Js
     names (NAME|DIR|CSV...):
     clear: Use the default book again.
     """
-    from placer.errors import PlacerError
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.layers import pin_document, pin_file, pinned
 
