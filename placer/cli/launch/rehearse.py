@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
+from typing import TYPE_CHECKING
 
 import click
 
@@ -34,8 +34,22 @@ to be measured.
 """
 
 
-class Options(TypedDict):
-    """Options of the command.
+@as_command("rehearse", EPILOG)
+def command(
+    manifest: str,
+    *,
+    scale: str | None = None,
+    rounds: int = 5,
+    per_group: int | None = None,
+    train: str | None = None,
+    kill: str | None = None,
+    limit: str = "10min",
+    folder: str | None = None,
+    out: str | None = None,
+    as_json: Json,
+) -> None:
+    """Rehearse the plan of MANIFEST on this machine over links shaped like the plan's, and
+    compare the exchange with its price: seconds and bytes.
 
     scale (1/N): Scale of bytes; default: chosen so that an exchange takes a second or two.
     rounds (N, 3..1000): Number of measured rounds.
@@ -46,29 +60,13 @@ class Options(TypedDict):
     folder (DIR, --dir): Folder of scripts and logs; default: ./NAME-rehearsal.
     out (FILE, -o --out): Write the comparison as JSON.
     """
-
-    scale: str | None
-    rounds: Annotated[int, 5]
-    per_group: int | None
-    train: str | None
-    kill: str | None
-    limit: Annotated[str, "10min"]
-    folder: str | None
-    out: str | None
-
-
-@as_command("rehearse", EPILOG)
-def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
-    """Rehearse the plan of MANIFEST on this machine over links shaped like the plan's, and
-    compare the exchange with its price: seconds and bytes.
-    """
     from placer.documents.manifest import read_manifest
     from placer.units import parse_seconds
 
-    check_targets(words["out"])
+    check_targets(out)
     plan = read_manifest(read_json(manifest), manifest)
-    scale, limit_s = _scale(words["scale"]), parse_seconds(words["limit"])
-    if words["train"] and scale is not None:
+    share, limit_s = _scale(scale), parse_seconds(limit)
+    if train and share is not None:
         raise PlacerError(
             "--scale and --train: the size of your model is the scale", "leave one out"
         )
@@ -77,27 +75,26 @@ def command(manifest: str, *, as_json: Json, **words: Unpack[Options]) -> None:
     from placer.launch.rehearsal.judgement import confirmed, document_of, lines_of
     from placer.launch.rehearsal.rehearsal import RehearsalOptions, read_kill, rehearse
 
-    kill = None if words["kill"] is None else read_kill(words["kill"])
     options = RehearsalOptions(
-        scale=scale,
-        rounds=words["rounds"],
-        per_group=words["per_group"],
+        scale=share,
+        rounds=rounds,
+        per_group=per_group,
         limit_s=limit_s,
-        kill=kill,
-        train=words["train"],
+        kill=None if kill is None else read_kill(kill),
+        train=train,
     )
-    folder = Path(words["folder"] or f"{plan.name}-rehearsal")
-    rehearsal = rehearse(plan, manifest, options, folder, lambda said: click.echo(said, err=True))
+    at = Path(folder or f"{plan.name}-rehearsal")
+    rehearsal = rehearse(plan, manifest, options, at, lambda said: click.echo(said, err=True))
     lines = lines_of(rehearsal)
     document = document_of(rehearsal, lines)
-    if words["out"]:
-        write_json(words["out"], document)
+    if out:
+        write_json(out, document)
     if as_json:
         print_json(document)
     else:
         show(document)
         _say_more(rehearsal, lines, plan.workers)
-        click.echo(f"wrote the logs of the machines to {folder / 'run'}", err=True)
+        click.echo(f"wrote the logs of the machines to {at / 'run'}", err=True)
     if not confirmed(lines):
         sys.exit(6)
 
