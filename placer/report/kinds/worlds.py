@@ -166,6 +166,8 @@ def _kept(kept: Document | None) -> Facts | None:
     return facts(*rows)
 
 
+AMOUNT = re.compile(r"(x?)([+-]?[\d.]+)(Ki|Mi|K|M|B)?(.*)")
+SIZES = {"Ki": 2**10, "Mi": 2**20, "K": 1e3, "M": 1e6, "B": 1e9}
 UNITS = {"/h": "USD/h", "/s": "samples/s"}
 """Units in full."""
 BRIEF = 3
@@ -358,17 +360,13 @@ def number_of(word: str) -> float | None:
     >>> number_of("tbs=8Ki")
     8192.0
     """
-    match = re.fullmatch(r"x?([+-]?[\d.]+)(Ki|Mi|K|M|B)?(.*)", word.rpartition("=")[2])
-    if match is None:
-        return None
-    size = {"Ki": 2**10, "Mi": 2**20, "K": 1e3, "M": 1e6, "B": 1e9}.get(match[2] or "", 1)
-    return float(match[1]) * size
+    match = AMOUNT.fullmatch(word.rpartition("=")[2])
+    return None if match is None else float(match[2]) * SIZES.get(match[3], 1)
 
 
 def unit_of(word: str) -> str:
     """Return the unit behind the number of a value; ``x`` of today's where it is a factor."""
-    value = word.rpartition("=")[2]
-    if value.startswith("x"):
-        return "x today's"
-    match = re.fullmatch(r"[+-]?[\d.]+(?:Ki|Mi|K|M|B)?(.*)", value)
-    return UNITS.get(match[1], match[1]) if match else ""
+    match = AMOUNT.fullmatch(word.rpartition("=")[2])
+    if match is None:
+        return ""
+    return "x today's" if match[1] else UNITS.get(match[4], match[4])
