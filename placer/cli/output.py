@@ -138,11 +138,7 @@ def write_csv(path: str, rows: Iterable[Sequence[object]]) -> None:
 
 
 def write_bytes(path: str, contents: bytes) -> None:
-    """Write a whole file as `write_json` does.
-
-    Raise `PlacerError` if the folder is missing or cannot be written; an existing file stays as it
-    was.
-    """
+    """Write a whole file as `write_json` does."""
     check_targets(path)
     if path == STDOUT and isinstance(sys.stdout, Collected):
         sys.stdout.stream.write(contents.decode())

@@ -47,20 +47,16 @@ def finish(
 
     folder = None if dry_run else str(save(harvest, name))
     if as_json:
-        document = {
-            "documents": msgspec.to_builtins(harvest.origins),
-            "left_out": dict(harvest.left_out),
-            "notes": list(harvest.notes),
-        }
-        counts = {file: len(rows) for file, rows in harvest.rows.items()}
         print_json(
             {
                 "schema": "placer.import/v1",
                 "book": name,
                 "folder": folder,
-                "rows": counts,
+                "rows": {file: len(rows) for file, rows in harvest.rows.items()},
                 **fields,
-                **document,
+                "documents": msgspec.to_builtins(harvest.origins),
+                "left_out": dict(harvest.left_out),
+                "notes": list(harvest.notes),
             }
         )
         return
