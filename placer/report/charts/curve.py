@@ -34,7 +34,7 @@ def curve_chart(
     titles: tuple[str, str],
     *,
     log: bool = False,
-    join: Literal["step", "line", "none"] = "line",
+    join: Literal["step", "line"] = "line",
     line: tuple[str, float] | None = None,
     zero: bool = False,
 ) -> Any:
@@ -61,7 +61,7 @@ def curve_chart(
     up = y_kind["scale"]
     base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
     layers = []
-    if join != "none" and len(rows) > 1:
+    if len(rows) > 1:
         layers.append(
             base.mark_line(
                 color=colour("pale"),
