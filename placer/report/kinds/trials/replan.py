@@ -112,7 +112,6 @@ def _observed(document: Document) -> tuple[Section, ...]:
         "Workers that were lost",
         ("rank", "place", "step", "reason"),
         [[one["rank"], one["place"] or "", one["step"], one["reason"]] for one in seen["lost"]],
-        numbers=("rank", "step"),
     )
     return section(
         "What the run measured", facts(*rows), _speeds(seen["speeds"], unit, length or 1), lost
@@ -145,12 +144,8 @@ def _move(document: Document) -> Iterator[tuple[str, str, str]]:
         return
     running = document["running"]
     if running is not None and running["placement"] is not None:
-        site_group = running["placement"]["worker_count"]
-        yield (
-            "machines that stay",
-            f"{document['kept_machines']} of {counted(site_group, 'machine')} in use",
-            "",
-        )
+        in_use = counted(running["placement"]["worker_count"], "machine")
+        yield "machines that stay", f"{document['kept_machines']} of {in_use} in use", ""
     after = document["break_even_seconds"]
     yield "the move stops the training for", format_duration(document["move_seconds"]), ""
     if after is not None:

@@ -92,11 +92,9 @@ def _job(document: Document) -> Iterator[tuple[str, str, str]]:
     whole = _hours(trace["ticks"] * trace["tick_hours"])
     zones = counted(len(trace["zones"]), "zone")
     yield "trace", f"{zones}, {whole} from {trace['first']} {ticks}{carried}", ""
-    machines, starts = (
-        counted(job["machines"], "machine"),
-        counted(len(document["starts"]), "start"),
-    )
-    yield "work", f"{machines} with {_hours(job['work_hours'])}; {starts}", ""
+    machines, starts = counted(job["machines"], "machine"), len(document["starts"])
+    words = f"{machines} with {_hours(job['work_hours'])}; {counted(starts, 'start')}"
+    yield "work", words, ""
     yield "deadline", f"after {_hours(job['deadline_hours'])}", ""
     yield "restart", _hours(job["restart_hours"]), ""
     price = format_usd(market["on_demand_usd_per_hour"])
@@ -108,11 +106,8 @@ def _bounds(document: Document) -> Iterator[tuple[str, str, str]]:
     offline = document["offline"]
     if offline["optimum_usd"] is not None and offline["bound_usd"] is not None:
         best = f"{offline['optimum_usd']:,.0f} USD in one place at a time"
-        yield (
-            "who knows the whole trace",
-            best,
-            f"no policy can cost less than {offline['bound_usd']:,.0f} USD",
-        )
+        least = f"no policy can cost less than {offline['bound_usd']:,.0f} USD"
+        yield "who knows the whole trace", best, least
     for row in document["sensitivity"]:
         yield f"span if {row['change']}", f"{row['span_usd']:,.0f} USD", ""
 

@@ -83,11 +83,8 @@ def _waits(document: Document) -> Iterator[Pair]:
         row for row in document["waiting_by_place"] if row["seconds_per_round"] >= WAITS * mean
     ]
     for row in sorted(waits, key=lambda row: -row["seconds_per_round"]):
-        yield (
-            f"waiting in {row['place']}",
-            f"{format_seconds(row['seconds_per_round'])} a round",
-            "",
-        )
+        waited = f"{format_seconds(row['seconds_per_round'])} a round"
+        yield f"waiting in {row['place']}", waited, ""
     if not waits:
         yield "waiting", "no place waits at barriers for 1 % of a round", ""
 
