@@ -54,7 +54,7 @@ ROOMS = {
     "book": "models offers",
     "measure": "profile reproduce",
     "launch": "run export",
-    "files": "bill report watch serve mcp validate",
+    "files": "bill report watch serve validate",
 }
 """Commands with a module of their name, by what a user does with them."""
 PATHS = {
@@ -62,6 +62,7 @@ PATHS = {
     "try": "ask.try_prices",
     "whatif": "ask.worlds:whatif_command",
     "robust": "ask.worlds:robust_command",
+    "mcp": "files.serve:mcp_command",
 }
 """Where each command lies; see `LazyGroup`."""
 FORMS = {

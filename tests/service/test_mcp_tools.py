@@ -197,7 +197,7 @@ def test_loopback() -> None:
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, command: Run) -> None:
     """Where the library is not installed the error says how to install it."""
-    monkeypatch.setattr("placer.cli.files.mcp.find_spec", lambda name: None)
+    monkeypatch.setattr("placer.cli.files.serve.find_spec", lambda name: None)
     done = command("mcp")
     assert done.returncode == 2
     assert "placer mcp needs mcp, prometheus_client" in done.stderr

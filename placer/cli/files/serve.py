@@ -1,4 +1,4 @@
-"""``placer serve``: the questions over HTTP."""
+"""``placer serve`` and ``placer mcp``: the questions over HTTP, and as tools of an assistant."""
 
 from __future__ import annotations
 
@@ -63,11 +63,7 @@ def command(
         placer's own data.
     keep (TIME): How long finished jobs are kept.
     """
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise PlacerError(
-            f"placer serve needs {', '.join(missing)}", f"install it: {install_line('serve')}"
-        )
+    _check_packages("serve", PACKAGES)
     from placer.interface.options import memory_bytes
     from placer.service.server import serve
     from placer.service.settings import Settings
@@ -90,6 +86,14 @@ def command(
         keep_s=parse_seconds(keep),
     )
     serve(settings, lambda address: _tell(address, settings))
+
+
+def _check_packages(command: str, packages: tuple[str, ...]) -> None:
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise PlacerError(
+            f"placer {command} needs {', '.join(missing)}", f"install it: {install_line(command)}"
+        )
 
 
 def _tell(address: str, settings: Settings) -> None:
@@ -122,3 +126,38 @@ def _jobs_file(path: str | None) -> Path:
     from placer.market.books.folders import own_books
 
     return own_books().parent / "service" / "jobs.sqlite" if path is None else Path(path).resolve()
+
+
+MCP = """\b
+Examples:
+  placer mcp
+  placer mcp --port 8643 --time-limit 1min
+"""
+
+
+@as_command("mcp", MCP)
+def mcp_command(*, port: int | None = None, catalog: Catalog, time_limit: str = "30s") -> None:
+    """Offer the questions to an assistant as tools of the Model Context Protocol, over stdin and
+    stdout.
+
+    The program of the assistant starts it. It answers and returns texts; it writes no file and
+    starts no run.
+
+    port (0..65535): Listen on this port of 127.0.0.1 in place of stdin; 0: any that is free.
+    time_limit (TIME): Longest search of a call.
+    """
+    import asyncio
+
+    _check_packages("mcp", ("mcp", "prometheus_client"))
+    from placer.interface.advisor import Advisor
+    from placer.service.settings import Settings
+    from placer.service.tools import serve_http, serve_stdio
+    from placer.units import parse_seconds
+
+    books = checked_books(catalog)
+    Advisor(books or None).book()  # a book that is wrong is an error now
+    settings = Settings(port=port or 0, catalog=books, workers=1, seconds=parse_seconds(time_limit))
+    if port is None:
+        asyncio.run(serve_stdio(settings))
+    else:
+        serve_http(settings, lambda address: click.echo(f"serving {address}", err=True))
