@@ -37,7 +37,6 @@ from placer.report.kinds.shared.placement import (
     target_facts,
     total_words,
 )
-from placer.solving.answer import Warn
 from placer.solving.cross_check import verification_words
 from placer.solving.result import Option, Result
 from placer.units import (
@@ -154,8 +153,7 @@ def _note_lines(result: Result, placement: Placement) -> Lines:
 
 def warning_lines(result: Result) -> list[tuple[str, str]]:
     """Return the warnings that no line of the answer says already."""
-    left: list[Warn] = [warning for warning in result.warnings if warning.code not in SAID]
-    return [("warning", warning.message) for warning in left]
+    return [("warning", one.message) for one in result.warnings if one.code not in SAID]
 
 
 def _in_time(placement: Placement, got: Estimate, problem: Problem) -> str:

@@ -21,7 +21,6 @@ from placer.report.kinds.shared.placement import plan_words
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.units import (
-    Interval,
     counted,
     format_duration,
     format_plain,
@@ -195,7 +194,7 @@ def doubt_words(result: Result) -> str:
     if got is None or result.confidence is not None or not result.proved:
         return ""
     speed, unknown = got.effective_samples_per_second, unmeasured(got.provenance)
-    if not _wide(speed):
+    if not is_wide(speed.low, speed.high):
         rival = _rival(result, speed.value) if result.objective.by_speed else None
         return "" if rival is None else f"{machines_words(rival.placement)} may be faster"
     if not unknown:
@@ -212,13 +211,10 @@ def _rival(result: Result, speed: float) -> Option | None:
     """Return the best placement that may be faster than a speed by its interval."""
     for option in result.options:
         other = option.estimate.effective_samples_per_second
-        if option.placement != result.placement and other.high > speed and _wide(other):
+        wide = is_wide(other.low, other.high)
+        if option.placement != result.placement and other.high > speed and wide:
             return option
     return None
-
-
-def _wide(interval: Interval) -> bool:
-    return is_wide(interval.low, interval.high)
 
 
 def _gap(gap: float) -> str:
