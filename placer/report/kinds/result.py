@@ -251,16 +251,15 @@ def _batches(document: Document) -> tuple[Section, ...]:
     def amount(number: float | None, missing: str) -> Cell:
         return figure(None if number is None else each * number, format_number, missing)
 
+    sizes = [row["target_batch_size"] for row in rows]
     cells: list[list[Cell]] = [
         [
-            row["target_batch_size"],
-            amount(value if best else row["value"], "not better"),
+            size,
+            amount(value if size == chosen else row["value"], "not better"),
             amount(row["bound"], "-"),
         ]
-        for row in rows
-        for best in (row["target_batch_size"] == chosen,)
+        for size, row in zip(sizes, rows, strict=True)
     ]
-    sizes = [row["target_batch_size"] for row in rows]
     columns = ("TBS", unit, "at best")
     return section(
         "Target batch sizes",

@@ -45,6 +45,10 @@ STATUSES = {
     "memory_limit": "stopped by the memory limit",
 }
 """What is proved of an answer, by its status."""
+UNPROVED = (
+    "Not both answers are proved, so a part of the difference may be the search's: raise "
+    "--time-limit."
+)
 
 
 def whatif(document: Document, today: date) -> Report:
@@ -54,7 +58,7 @@ def whatif(document: Document, today: date) -> Report:
     where = (
         map_blocks(document, after["placement"], after["estimate"]) if after["placement"] else ()
     )
-    unproved = [side for side in (before, after) if STATUSES.get(side["status"]) != "proved"]
+    proved = all(STATUSES.get(side["status"]) == "proved" for side in (before, after))
     return Report(
         title=f"{document['request']['model']} in a changed world",
         subtitle=parts.subtitle(document, "whatif"),
@@ -63,14 +67,7 @@ def whatif(document: Document, today: date) -> Report:
         sections=(
             *section("What is changed", text(*map(_change_words, document["changes"]))),
             *section(
-                "Before and after",
-                _differences(before, after),
-                text(
-                    "Not both answers are proved, so a part of the difference may be the "
-                    "search's: raise --time-limit."
-                    if unproved
-                    else ""
-                ),
+                "Before and after", _differences(before, after), text("" if proved else UNPROVED)
             ),
             *section("The old placement in the new world", _kept(document["kept"])),
             *section("Where", *where, detail=True),
@@ -189,7 +186,6 @@ def sweep(document: Document, today: date) -> Report:
     different = len({choice(row) for row in rows if "workers" in row})
     missing = document["points"] - len(rows)
     left = f" {counted(missing, 'point')} still to do." if missing else ""
-    refused = [row for row in rows if "message" in row]
     return Report(
         title=f"{document['request']['model']} over {axes}",
         subtitle=parts.subtitle(document, "whatif --over"),
@@ -201,19 +197,17 @@ def sweep(document: Document, today: date) -> Report:
         sections=(
             *_stretches(over, rows),
             *speeds(document),
-            *section(
-                "Refused",
-                text(
-                    f"{counted(len(refused), 'point')}, as {refused[0]['key']}: "
-                    f"{refused[0]['message']}"
-                    if refused
-                    else ""
-                ),
-            ),
+            *section("Refused", text(*_refused(rows))),
             *parts.wishes(document, detail=True),
             *sources(document, [], today),
         ),
     )
+
+
+def _refused(rows: Sequence[Document]) -> Iterator[str]:
+    refused = [row for row in rows if "message" in row]
+    for first in refused[:1]:
+        yield f"{counted(len(refused), 'point')}, as {first['key']}: {first['message']}"
 
 
 def _changes(over: Sequence[Document], breaks: Sequence[Document]) -> str:

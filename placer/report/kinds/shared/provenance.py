@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import date
 
-from placer.report.blocks import Section, Table, Text, section, table
+from placer.report.blocks import Section, Table, section, table, text
 from placer.report.figures import Document, age_words
 from placer.units import format_usd
 
@@ -21,19 +21,16 @@ PROVENANCE = re.compile(
 def sources(document: Document, estimates: Iterable[Document], today: date) -> tuple[Section, ...]:
     """List every figure with its source, basis and age."""
     data = document["data"]
-    book = (
-        f"Price book {data['catalog']}, digest {data['digest']}: machine prices of "
-        f"{data['oldest']} to {data['as_of']}"
-        + (
-            f", egress prices of {data['egress_oldest']} to {data['egress_as_of']}"
-            if data.get("egress_as_of")
-            else ""
-        )
-        + f"; the newest is {age_words(data['as_of'], today)} old."
-    )
+    egress = ""
+    if data.get("egress_as_of"):
+        egress = f", egress prices of {data['egress_oldest']} to {data['egress_as_of']}"
     return section(
         "Every figure and its source",
-        Text(lines=(book,)),
+        text(
+            f"Price book {data['catalog']}, digest {data['digest']}: machine prices of "
+            f"{data['oldest']} to {data['as_of']}{egress}; the newest is "
+            f"{age_words(data['as_of'], today)} old."
+        ),
         provenance_table(estimates, today),
         table(
             "Rows of the price book in this file",
