@@ -186,7 +186,7 @@ class Children:
             for m, most in zip(leaders_left, leaders_together, strict=True)
         ]
         leaders = self.exchange_pattern.leaders(self.counts)
-        pairs = np.outer(self.toward, leaders) + 2.0 * leaders * np.stack(across, axis=1) + rest_usd
+        pairs = self.toward[:, None] * leaders + 2.0 * leaders * np.stack(across, axis=1) + rest_usd
         # Known pairs exactly, pairs to placed regions exactly, pairs among the rest at the cheapest
         # partners: errs low.
         built: Array = self.exchange_pattern.pair_bytes * (self.node.pairs_usd + pairs)

@@ -204,7 +204,7 @@ class Leaf:
             self.relaxation.mode.speed_and_price_decide
             and self.market.way_usd(self.node.used) is not None
         ):
-            egress_usd = float(bound.egress_usd(split)[0])
+            egress_usd = float(bound.paid_usd(split)[0])
             for hosts in bound.host_runs(split):
                 yield from Fronts(bound, hosts, split, egress_usd, self.prices).improvements()
         else:

@@ -70,6 +70,7 @@ class LeafBound:
         self.market, self.target = relaxation.market, relaxation.target
         self.workers = int(node.workers[0])
         self._kept: tuple[bytes, tuple[Array, Array, float, Array]] | None = None
+        self._paid: dict[bytes, Array] = {}  # the same for all families
 
     def of_family(self, family: Family) -> LeafBound:
         """Return the bound of the same leaf with other hosts."""
@@ -115,7 +116,7 @@ class LeafBound:
         longest = np.full(len(splits), self.family.slowest_averaging_s[workers] + most_s)
         built = (
             communication,
-            self.egress_usd(splits),
+            self.paid_usd(splits),
             min(self.market.data_usd[p] for p in self.node.used),
             self.relaxation.slowest(self.node, np.full(len(splits), workers), longest),
         )
@@ -148,6 +149,13 @@ class LeafBound:
     def _averaging(self, split: Indices) -> list[int]:
         """List the workers of each region's average: all of them."""
         return [self.workers] * split.shape[1]
+
+    def paid_usd(self, splits: Indices) -> Array:
+        """Return `egress_usd`, which is kept."""
+        key = splits.tobytes()
+        if key not in self._paid:
+            self._paid[key] = self.egress_usd(splits)
+        return self._paid[key]
 
     def egress_usd(self, splits: Indices) -> Array:
         """Return the egress of one exchange; shape (splits,)."""

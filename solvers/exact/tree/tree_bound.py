@@ -85,13 +85,14 @@ class TreeBound:
     def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
         """Return the thresholds; infinite where the egress is; shape (rows, communication)."""
         # Arithmetic with infinite egress would give nan, which is not a threshold.
-        finite = np.where(np.isfinite(egress_usd), egress_usd, 0.0)
+        finite = np.isfinite(egress_usd)
+        known = finite.all()
         thresholds = self.target.thresholds(
             self.mode,
             weights,
             communication_s,
-            finite,
+            egress_usd if known else np.where(finite, egress_usd, 0.0),
             self.data_usd,
             np.zeros(len(communication_s)),
         )
-        return np.where(np.isfinite(egress_usd), thresholds, np.inf)
+        return thresholds if known else np.where(finite, thresholds, np.inf)
