@@ -5,22 +5,14 @@ of which the part that is trained is made, on latent pictures.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, installed
 from placer.profiler.builtin import generator, images, masked_text
-from placer.profiler.torch_import import load_torch
-
-if TYPE_CHECKING:
-    import torch
-import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from placer.errors import installed
-from placer.profiler.torch_import import one_line
+from placer.profiler.torch_import import load_torch, one_line
 from placer.profiler.workload import Workload
 from placer.workload.models.configuration import DIFFUSION, Configuration
 

@@ -50,25 +50,19 @@ def public_model(words: str) -> ModelProfile | None:
     words: A name with or without its organisation, in any case, also with ``-Instruct``, ``-Chat``
         or ``-Base`` behind it: such models have the dimensions of the one that they were made from.
     """
-    organisation, _, name = words.strip().rpartition("/")
-    for row in _rows():
-        owner, _, known = row["model"].partition("/")
-        if organisation and organisation.lower() != owner.lower():
-            continue
-        if name.lower() == known.lower():
-            return _profile(row)
-    for row in _rows():
-        owner, _, known = row["model"].partition("/")
-        if organisation and organisation.lower() != owner.lower():
-            continue
-        if _root(name) == _root(known):
-            return _profile(row)
+    organisation, _, name = words.strip().lower().rpartition("/")
+    named = [(*row["model"].lower().split("/", 1), row) for row in _rows()]
+    own = [(known, row) for owner, known, row in named if organisation in ("", owner)]
+    for root in (str, _root):
+        for known, row in own:
+            if root(name) == root(known):
+                return _profile(row)
     return None
 
 
 def _root(name: str) -> str:
     """Return a name without what stands behind it, and without ``Meta-`` before it."""
-    plain = name.lower().removeprefix("meta-")
+    plain = name.removeprefix("meta-")
     while _TUNED.search(plain):
         plain = _TUNED.sub("", plain)
     return plain
@@ -136,8 +130,6 @@ def read_model(
 
 def _by_name(words: str) -> ModelProfile | None:
     """Find a shipped profile or a public model by its name in any case; the shipped one wins."""
-    from placer.workload.models.model_words import public_model
-
     name = words.strip().rpartition("/")[2].lower()
     if name in profile_names():
         return load_profile(name)
@@ -147,8 +139,6 @@ def _by_name(words: str) -> ModelProfile | None:
 
 def _missing(words: str) -> ModelProfile:
     """Refuse a name that nobody knows, with the nearest one."""
-    from placer.workload.models.model_words import public_model_names
-
     public = public_model_names()
     known = [*profile_names(), *public, *(name.rpartition("/")[2] for name in public)]
     hint = "see placer models --public; or give its configuration (hf:config.json) or a size: 7B"
