@@ -42,32 +42,13 @@ class Encoder:
 
 
 BERT_BASE = Encoder(layers=12, width=768, heads=12, vocabulary=30522, positions=512, kinds=2)
+"""109,514,298 parameters in 202 tensors, word embeddings tied to the output."""
 BERT_MINI = Encoder(layers=4, width=256, heads=4, vocabulary=30522, positions=512, kinds=2)
-"""Turc et al., Well-Read Students Learn Better, 2019."""
+"""11,201,594 parameters in 74 tensors. Turc et al., Well-Read Students Learn Better, 2019."""
 XLM_R_LARGE = Encoder(layers=24, width=1024, heads=16, vocabulary=250002, positions=514, kinds=1)
-"""Conneau et al., Unsupervised Cross-lingual Representation Learning at Scale, ACL 2020."""
-
-
-def bert_base_like() -> Workload:
-    """Build BERT base: 109,514,298 parameters in 202 tensors, word embeddings tied to the
-    output.
-    """
-    title = "BERT base, masked language model, 128 tokens"
-    return _of_text("bert-base-like", title, BERT_BASE, 128)
-
-
-def transformer_560m() -> Workload:
-    """Build XLM-R large: 560,142,482 parameters in 394 tensors, of which 256 M are the
-    embeddings of 250,002 words.
-    """
-    title = "encoder as XLM-R large, masked language model, 128 tokens"
-    return _of_text("transformer-560m", title, XLM_R_LARGE, 128)
-
-
-def transformer_small() -> Workload:
-    """Build BERT mini: 11,201,594 parameters in 74 tensors, texts of 64 tokens."""
-    title = "BERT mini, masked language model, 64 tokens"
-    return _of_text("transformer-small", title, BERT_MINI, 64)
+"""560,142,482 parameters in 394 tensors, of which 256 M are the embeddings of 250,002 words.
+Conneau et al., Unsupervised Cross-lingual Representation Learning at Scale, ACL 2020.
+"""
 
 
 def masked_language_model(shape: Encoder) -> torch.nn.Module:
@@ -153,9 +134,10 @@ def _attention(shape: Encoder) -> Any:
 
 
 def _of_text(name: str, title: str, shape: Encoder, tokens: int) -> Workload:
+    """Build a masked language model on texts of some tokens."""
     return Workload(
         name=name,
-        title=title,
+        title=f"{title}, masked language model, {tokens} tokens",
         family="transformer",
         module=masked_language_model(shape),
         batch=lambda samples, device: masked_text(samples, tokens, shape.vocabulary, device),
@@ -463,12 +445,14 @@ def running_text(samples: int, tokens: int, vocabulary: int, device: torch.devic
 BUILTINS: Mapping[str, Callable[[], Workload]] = MappingProxyType(
     {
         "resnet50-like": resnet50_like,
-        "bert-base-like": bert_base_like,
-        "transformer-560m": transformer_560m,
+        "bert-base-like": lambda: _of_text("bert-base-like", "BERT base", BERT_BASE, 128),
+        "transformer-560m": lambda: _of_text(
+            "transformer-560m", "encoder as XLM-R large", XLM_R_LARGE, 128
+        ),
         "lstm": word_language_model,
         "gnn": molecule_network,
         "cnn-small": cnn_small,
-        "transformer-small": transformer_small,
+        "transformer-small": lambda: _of_text("transformer-small", "BERT mini", BERT_MINI, 64),
     }
 )
 """Makers of workloads by name, the last two small enough for tests and slow machines."""
