@@ -5,11 +5,11 @@ and links.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct, to_builtins
-from msgspec.structs import asdict, astuple
+from msgspec.structs import astuple
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
@@ -33,20 +33,7 @@ SCHEMA = "placer.calibration/v1"
 FAMILY = "placer.calibration/v"
 WRITE = "make it with placer profile runs RUNS.csv -o FILE"
 WRITE_AGAIN = "write it again with placer profile runs"
-
-
-class ModelRate(Struct, frozen=True, kw_only=True):
-    """Measured speed of one machine with one model."""
-
-    model: str
-    rate: Rate
-
-
-class ModelEfficiency(Struct, frozen=True, kw_only=True):
-    """Measured rate under a framework over the rate alone, for unmeasured devices of a model."""
-
-    model: str
-    efficiency: Efficiency
+RowType = TypeVar("RowType", Rate, Efficiency)
 
 
 class LinkSpeed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,18 +116,19 @@ class Overlay(Struct, frozen=True, kw_only=True):
     """A calibration with the speeds of devices and links that came out of the same runs."""
 
     calibration: Calibration
-    rates: tuple[ModelRate, ...] = ()
-    efficiencies: tuple[ModelEfficiency, ...] = ()
+    rates: tuple[CalibratedRate, ...] = ()
+    efficiencies: tuple[CalibratedEfficiency, ...] = ()
     links: tuple[LinkSpeed, ...] = ()
 
     def over_profile(self, profile: ModelProfile) -> ModelProfile:
         """Put measured speeds over those of a profile of the same name."""
-        rates = {_rate_key(row.rate): row.rate for row in self.rates if row.model == profile.name}
-        efficiencies = {
-            row.efficiency.framework: row.efficiency
-            for row in self.efficiencies
-            if row.model == profile.name
-        }
+
+        def own(kind: type[RowType], rows: Iterable[Any]) -> list[RowType]:
+            named = [row for row in rows if row.model == profile.name]
+            return [kind(**{n: getattr(row, n) for n in kind.__struct_fields__}) for row in named]
+
+        rates = {_rate_key(row): row for row in own(Rate, self.rates)}
+        efficiencies = {row.framework: row for row in own(Efficiency, self.efficiencies)}
         if not rates and not efficiencies:
             return profile
         return replace(
@@ -253,10 +241,6 @@ def overlay_from(raw: Any, where: str) -> Overlay:
 
 def _overlay(figures: Figures) -> Overlay:
     """Put figures over the published ones; host classes that a file does not have stay so."""
-
-    def plain(kind: type[Any], row: Struct) -> Any:
-        return kind(**{name: getattr(row, name) for name in kind.__struct_fields__})
-
     return Overlay(
         calibration=Calibration(
             name=figures.name,
@@ -267,11 +251,8 @@ def _overlay(figures: Figures) -> Overlay:
             stream_power=figures.stream_power,
             **{name: astuple(getattr(figures, name)) for name in TRIPLES},
         ),
-        rates=tuple(ModelRate(model=row.model, rate=plain(Rate, row)) for row in figures.rates),
-        efficiencies=tuple(
-            ModelEfficiency(model=row.model, efficiency=plain(Efficiency, row))
-            for row in figures.efficiencies
-        ),
+        rates=tuple(figures.rates),
+        efficiencies=tuple(figures.efficiencies),
         links=tuple(figures.links),
     )
 
@@ -290,11 +271,8 @@ def overlay_document(
         server_sum_bytes_per_s=fitted.services.server_sum_bytes_per_s,
         spreads={host: Triple(*spread) for host, spread in fitted.spreads.items()},
         most_workers=fitted.most_workers,
-        rates=[CalibratedRate(model=row.model, **asdict(row.rate)) for row in overlay.rates],
-        efficiencies=[
-            CalibratedEfficiency(model=row.model, **asdict(row.efficiency))
-            for row in overlay.efficiencies
-        ],
+        rates=list(overlay.rates),
+        efficiencies=list(overlay.efficiencies),
         links=list(overlay.links),
         **{name: Triple(*getattr(fitted, name)) for name in TRIPLES},
     )

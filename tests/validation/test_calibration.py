@@ -370,8 +370,8 @@ def test_speeds_measured_under_nccl_count_under_nccl(tmp_path: Path) -> None:
     path = write(tmp_path / "runs.csv", rows)
     overlay = calibrate(path, today=TODAY).overlay
     (row,) = overlay.rates
-    assert row.rate.framework == "nccl"
-    assert row.rate.value == pytest.approx(32_768 / 31 / 8, rel=0.02)
+    assert row.framework == "nccl"
+    assert row.value == pytest.approx(32_768 / 31 / 8, rel=0.02)
     assert overlay.calibration.kappa == PUBLISHED.kappa
     here = placer.estimate("roberta-xlm", rows[0][1], calibration=overlay)
     assert here.step.calculation == pytest.approx(31, rel=0.02)

@@ -48,8 +48,7 @@ from placer.validation.calibration.run_log import (
 )
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 from placer.workload.constants import PUBLISHED
-from placer.workload.overlay import ModelRate, Overlay
-from placer.workload.profile import Rate
+from placer.workload.overlay import CalibratedRate, Overlay
 
 ON_PLAN = "run it where the plan says: such a log tells speeds, averaging time and links"
 Record = Mapping[str, Any]
@@ -70,7 +69,8 @@ def local_report(
     ends, half = quantiles(each, n=20, method="inclusive"), LEAST_HALF_WIDTH[RATE] * rate
     low, high = min(ends[0], rate - half), max(ends[-1], rate + half)
     gpu = processor_name(head["threads"] * workers) if head.get("threads") else "cpu"
-    learnt = Rate(
+    learnt = CalibratedRate(
+        model=model,
         gpu=gpu,
         gpu_count=1,
         framework="none",
@@ -89,7 +89,7 @@ def local_report(
     )
     left_out = tuple(_left_out(head, catalog))
     return CalibrationReport(
-        overlay=Overlay(calibration=calibration, rates=(ModelRate(model=model, rate=learnt),)),
+        overlay=Overlay(calibration=calibration, rates=(learnt,)),
         file=path.name,
         sha256=digest,
         created=created,

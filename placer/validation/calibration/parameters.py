@@ -15,8 +15,7 @@ from placer.market.catalog import device_name
 from placer.records import replace
 from placer.validation.calibration.runs import MeasuredRun
 from placer.workload.constants import HIVEMIND, PUBLISHED, HostConstants, host_constants, peer_of
-from placer.workload.overlay import LinkSpeed, ModelRate, Overlay
-from placer.workload.profile import Rate
+from placer.workload.overlay import CalibratedRate, LinkSpeed, Overlay
 
 RATE: Fit = "rate"
 LINK: Fit = "link"
@@ -148,7 +147,7 @@ def overlay_of(
     rates, links = [], []
     for p, value in values.items():
         if p.kind == RATE:
-            rates.append(ModelRate(model=p.key[0], rate=_rate(p, value, source)))
+            rates.append(_rate(p, value, source))
         elif p.kind == LINK:
             links += _links(p, value, runs, source, as_of)
     factor = next((value for p, value in values.items() if p.kind == KAPPA), None)
@@ -161,9 +160,10 @@ def overlay_of(
     return Overlay(calibration=fitted, rates=tuple(rates), links=tuple(links))
 
 
-def _rate(p: Parameter, value: float, source: str) -> Rate:
-    _, gpu, count, framework = p.key
-    return Rate(
+def _rate(p: Parameter, value: float, source: str) -> CalibratedRate:
+    model, gpu, count, framework = p.key
+    return CalibratedRate(
+        model=model,
         gpu=gpu,
         gpu_count=int(count),
         framework=framework,

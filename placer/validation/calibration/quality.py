@@ -31,8 +31,7 @@ from placer.validation.calibration.parameters import (
 )
 from placer.validation.calibration.runs import MeasuredRun
 from placer.workload.constants import NINETY_PERCENT, PUBLISHED, peer_of
-from placer.workload.overlay import NOTHING, ModelEfficiency, Overlay, overlay_document
-from placer.workload.profile import Efficiency
+from placer.workload.overlay import NOTHING, CalibratedEfficiency, Overlay, overlay_document
 
 LEAST_HALF_WIDTH = {RATE: 0.02, LINK: 0.05, KAPPA: 0.02, SCALE: 0.02, CONSTANT: 0.0}
 """Least relative half-width of an interval: what a speed or a link varies from day to day."""
@@ -85,9 +84,9 @@ def finished(
     rates, links = [], []
     around = {(f.kind, f.key): f for f in figures}
     for row in bare.rates:
-        key = (row.model, row.rate.gpu, str(row.rate.gpu_count), row.rate.framework)
+        key = (row.model, row.gpu, str(row.gpu_count), row.framework)
         fitted = around[RATE, key]
-        rates.append(replace(row, rate=replace(row.rate, low=fitted.low, high=fitted.high)))
+        rates.append(replace(row, low=fitted.low, high=fitted.high))
     for link in bare.links:
         fitted = around[LINK, (min(link.src, link.dst), max(link.src, link.dst))]
         one = link.gbps_one_stream / fitted.value
@@ -171,13 +170,13 @@ def _half_width(logs: Sequence[float | None], parameters: int, published: float)
 
 def _efficiencies(
     overlay: Overlay, runs: Sequence[MeasuredRun], source: str
-) -> tuple[ModelEfficiency, ...]:
+) -> tuple[CalibratedEfficiency, ...]:
     """Divide the local rate by the single-device rate, as a mean over the devices of a model."""
     shares: dict[str, list[tuple[float, float, float]]] = {}
     for row in overlay.rates:
-        if row.rate.framework == "none" or row.rate.gpu_count > 1:
+        if row.framework == "none" or row.gpu_count > 1:
             continue
-        model, gpu = row.model, row.rate.gpu
+        model, gpu = row.model, row.gpu
         run = next(
             run
             for run in runs
@@ -187,21 +186,19 @@ def _efficiencies(
         alone = profile.rate(book.gpu(gpu), 1, "none", book)
         if alone is None or alone.basis not in ("measured", "published"):
             continue
-        if row.rate.high <= alone.value:
-            ends = (row.rate.low, row.rate.value, row.rate.high)
+        if row.high <= alone.value:
+            ends = (row.low, row.value, row.high)
             low, value, high = (end / alone.value for end in ends)
             shares.setdefault(model, []).append((low, value, high))
     return tuple(
-        ModelEfficiency(
+        CalibratedEfficiency(
             model=model,
-            efficiency=Efficiency(
-                framework=runs[0].problem.transport,
-                low=min(low for low, _, _ in found),
-                value=math.fsum(value for _, value, _ in found) / len(found),
-                high=max(high for _, _, high in found),
-                basis="measured",
-                source=source,
-            ),
+            framework=runs[0].problem.transport,
+            low=min(low for low, _, _ in found),
+            value=math.fsum(value for _, value, _ in found) / len(found),
+            high=max(high for _, _, high in found),
+            basis="measured",
+            source=source,
         )
         for model, found in shares.items()
     )
