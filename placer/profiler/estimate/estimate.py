@@ -37,7 +37,7 @@ from placer.units import GIB, counted
 from placer.version import __version__
 from placer.workload.architecture import Architecture
 from placer.workload.measurement import PRECISIONS
-from placer.workload.models.decoder import language_model, nearest_rung
+from placer.workload.models.decoder import language_model
 from placer.workload.profile import ModelProfile, Rate
 
 ACTIVATIONS_OF_FP32 = {"fp32": 1.0, "tf32": 1.0, "fp16": 0.6, "bf16": 0.6}
@@ -262,14 +262,8 @@ class Estimate:
         it fits on none.
         """
         if self.architecture is not None:
-            return language_model(
-                self.name,
-                self.title,
-                self.architecture,
-                source=self.source or self.name,
-                batch_tokens=nearest_rung(self.parameters).batch_tokens,
-                batch_source="assumed: the batch of the nearest published decoder",
-            )
+            source = self.source or self.name
+            return language_model(self.name, self.title, self.architecture, source=source)
         roomy = {fit.gpu for fit in self.fits if fit.largest_microbatch}
         if not roomy and self.fits:
             size = min(fit.needed_bytes for fit in self.fits) / GIB

@@ -9,7 +9,7 @@ from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.models.configuration import Configuration
-from placer.workload.models.decoder import FOUR_BIT_BYTES, Decoder, language_model, nearest_rung
+from placer.workload.models.decoder import FOUR_BIT_BYTES, Decoder, language_model
 from placer.workload.profile import ModelProfile
 
 MOST_LAYERS = 10_000
@@ -63,15 +63,12 @@ def configured_model(asked: Configuration, architecture: Architecture) -> ModelP
         )
     if stored is not None:
         architecture = replace(architecture, frozen_bytes_per_parameter=FOUR_BIT_BYTES)
-    rung = nearest_rung(architecture.parameters)
     return language_model(
         asked.name,
         f"{asked.model_type} language model, {architecture.sequence_length:,} tokens"
         + (", weights of 4 bits" if stored else ""),
         architecture,
         source=f"hf {asked.file.name}",
-        batch_tokens=rung.batch_tokens,
-        batch_source="assumed: the batch of the nearest published decoder",
     )
 
 

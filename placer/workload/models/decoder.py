@@ -124,13 +124,16 @@ def language_model(
     architecture: Architecture,
     *,
     source: str,
-    batch_tokens: int,
-    batch_source: str,
+    batch_tokens: int | None = None,
+    batch_source: str = "assumed: the batch of the nearest published decoder",
 ) -> ModelProfile:
     """Build the profile of a language model; it has no rates, as they follow from its dimensions.
 
-    batch_tokens, batch_source: Tokens of one optimizer step over all workers, and who used as many.
+    batch_tokens, batch_source: Tokens of one optimizer step over all workers, and who used as many;
+        None: those of the nearest published decoder.
     """
+    if batch_tokens is None:
+        batch_tokens = nearest_rung(architecture.parameters).batch_tokens
     token_bytes = 2 if architecture.vocabulary <= SMALL_VOCABULARY else 4
     batch = max(1, round(batch_tokens / architecture.sequence_length))
     states = STATE_BYTES_PER_PARAMETER * architecture.trainable_parameters

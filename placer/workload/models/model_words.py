@@ -23,7 +23,7 @@ from placer.workload.models.configured_decoder import (
     configured_model,
     sequence_length,
 )
-from placer.workload.models.decoder import is_size, language_model, nearest_rung, sized_model
+from placer.workload.models.decoder import is_size, language_model, sized_model
 from placer.workload.profile import ModelProfile, load_profile, profile_names
 
 FILE = "public_models.csv"
@@ -86,8 +86,6 @@ def _profile(row: dict[str, Any]) -> ModelProfile:
         f"{name}, language model{experts}, {architecture.sequence_length:,} tokens",
         architecture,
         source=f"{row['source']}, {row['as_of'][:7]}",
-        batch_tokens=nearest_rung(architecture.parameters).batch_tokens,
-        batch_source="assumed: the batch of the nearest published decoder",
     )
 
 
