@@ -118,7 +118,7 @@ class OutOfMemory(Struct, frozen=True, kw_only=True):
     source: str
 
 
-class ModelProfile(Struct, frozen=True, kw_only=True):
+class ModelProfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One model: sizes in bytes, memory of one device and of its host, rates by device, and what
     they were measured from. A model with an ``architecture`` needs no rates: its speed and memory
     follow from its dimensions; its samples are sequences. ``out_of_memory`` names machines on which
@@ -414,12 +414,8 @@ def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dic
     import msgspec
 
     built: dict[str, Any] = msgspec.to_builtins(profile)
-    if not (measurements and profile.measurements):
-        del built["measurements"]
-    if profile.architecture is None:
-        del built["architecture"]
-    if not profile.out_of_memory:
-        del built["out_of_memory"]
+    if not measurements:
+        built.pop("measurements", None)
     if profile.sample is None:
-        del built["sample"], built["sample_source"]
+        built.pop("sample_source", None)
     return built
