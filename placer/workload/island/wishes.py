@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -145,10 +145,19 @@ def rank_splits(
     architecture: Architecture, gpu_count: int, machines: int, wishes: PlanWishes
 ) -> Iterator[Split]:
     """Yield the degrees of a rank that some machines or fewer may have."""
-    for tensor in _tensor_degrees(architecture, gpu_count, wishes):
-        for context in _contexts(architecture, gpu_count // tensor, wishes):
-            for pipeline in _pipelines(architecture, gpu_count * machines, wishes):
+    fitting = (d for d in degrees(architecture) if gpu_count % d == 0)
+    most = min(gpu_count * machines, architecture.layers)
+    pipelines = _wished(wishes.pipeline, (1, *(p for p in PIPELINES if p <= most)))
+    for tensor in _wished(wishes.tensor_parallel, fitting):
+        contexts = _contexts(architecture, gpu_count // tensor)
+        for context in _wished(wishes.context_parallel, contexts):
+            for pipeline in pipelines:
                 yield Split(tensor, context, pipeline)
+
+
+def _wished(degree: int | None, usual: Iterable[int]) -> tuple[int, ...]:
+    """Return the degree that somebody fixed alone, else the usual ones."""
+    return tuple(usual) if degree is None else (degree,)
 
 
 def shardings(split: Split, gpu_count: int, machines: int, wishes: PlanWishes) -> tuple[str, ...]:
@@ -176,44 +185,23 @@ def _usual_shardings(split: Split, gpu_count: int, machines: int) -> tuple[str, 
     return SHARDINGS if ranks > 1 else SHARDINGS[:-1]
 
 
-def _tensor_degrees(
-    architecture: Architecture, gpu_count: int, wishes: PlanWishes
-) -> tuple[int, ...]:
-    if wishes.tensor_parallel is not None:
-        return (wishes.tensor_parallel,)
-    return tuple(
-        degree
-        for degree in TENSOR_DEGREES
-        if gpu_count % degree == 0 and not undivided_width(architecture, degree)
-    )
-
-
-def _contexts(architecture: Architecture, gpus: int, wishes: PlanWishes) -> tuple[int, ...]:
+def _contexts(architecture: Architecture, gpus: int) -> tuple[int, ...]:
     """List the degrees by which a sequence is divided, two parts for each GPU, so that the causal
     mask gives all the same work.
     """
-    if wishes.context_parallel is not None:
-        return (wishes.context_parallel,)
     tokens = architecture.sequence_length
     if tokens < LONG_SEQUENCE:
         return (1,)
     return (1, *(c for c in CONTEXTS if gpus % c == 0 and tokens % (2 * c) == 0))
 
 
-def _pipelines(architecture: Architecture, gpus: int, wishes: PlanWishes) -> tuple[int, ...]:
-    if wishes.pipeline is not None:
-        return (wishes.pipeline,)
-    return (1, *(p for p in PIPELINES if p <= min(gpus, architecture.layers)))
-
-
 def _expert_degrees(
     architecture: Architecture, split: Split, gpus: int, wishes: PlanWishes
 ) -> tuple[int, ...]:
     """List the degrees by which a stage of some GPUs divides its experts."""
-    tried = EXPERT_DEGREES if wishes.expert_parallel is None else (wishes.expert_parallel,)
     fitting = tuple(
         degree
-        for degree in tried
+        for degree in _wished(wishes.expert_parallel, EXPERT_DEGREES)
         if degree > 1
         and gpus % degree == 0
         and architecture.experts % degree == 0
@@ -224,7 +212,6 @@ def _expert_degrees(
 
 def _pieces(architecture: Architecture, split: Split, wishes: PlanWishes) -> tuple[int, ...]:
     """List the pieces of a stage that are tried: one, and as many as leave each a layer."""
-    if wishes.virtual_stages is not None:
-        return (wishes.virtual_stages,)
     most = min(MOST_PIECES, architecture.layers // split.pipeline)
-    return (1,) if split.pipeline == 1 or most < 2 else (1, most)
+    usual = (1,) if split.pipeline == 1 or most < 2 else (1, most)
+    return _wished(wishes.virtual_stages, usual)
