@@ -108,7 +108,7 @@ def memory(
     gpu_count, machines = stage_shape(gpu_count, machines, plan.pipeline) or (gpu_count, machines)
     group = sharding_group(plan, gpu_count, machines)
     element = ELEMENT_BYTES[plan.precision]
-    dense, experts = stage_parameters(architecture, plan)
+    dense, experts = stage_parameters(architecture, plan.pipeline)
     whole = element * (dense / degree + experts / expert_divisor(plan))
     layer = GATHERED_LAYERS * element * _layer_parameters(architecture, plan)
     layers = min(layer, whole)
@@ -147,15 +147,11 @@ def sharding_group(plan: InnerPlan, gpu_count: int, machines: int) -> int:
     return ranks if plan.sharding == "hybrid" else ranks * machines
 
 
-def stage_parameters(architecture: Architecture, plan: InnerPlan) -> tuple[float, float]:
+@lru_cache(maxsize=1024)
+def stage_parameters(architecture: Architecture, stages: int) -> tuple[float, float]:
     """Return the parameters of the fullest stage outside and inside of experts; the first has the
     embedding and the last the output layer.
     """
-    return _stage_parameters(architecture, plan.pipeline)
-
-
-@lru_cache(maxsize=1024)
-def _stage_parameters(architecture: Architecture, stages: int) -> tuple[float, float]:
     experts = architecture.expert_parameters
     if stages == 1:
         return architecture.parameters - experts, experts
@@ -171,7 +167,7 @@ def state_bytes(architecture: Architecture, plan: InnerPlan, group: int, part: s
     if parts and software(plan.software).shards_masters:
         parts = (*parts, *(() if "weights" in parts else ("weights",)))
     shared, whole = _bytes_per_parameter(architecture, parts, part, plan.software)
-    dense, experts = stage_parameters(architecture, plan)
+    dense, experts = stage_parameters(architecture, plan.pipeline)
     degree = plan.tensor_parallel
     total = dense / degree * (shared / group + whole)
     if experts:
@@ -194,8 +190,8 @@ def _bytes_per_parameter(
     architecture: Architecture, sharded: tuple[str, ...], part: str, software_name: str
 ) -> tuple[float, float]:
     """Return the bytes of each parameter that GPUs divide, and that each GPU has."""
-    trained, frozen = trained_and_frozen(architecture)
-    runs = software(software_name)
+    trained, runs = architecture.trainable_parameters, software(software_name)
+    frozen = architecture.frozen_bytes_per_parameter * (architecture.parameters - trained)
     each = {
         "optimizer": runs.optimizer_bytes * trained,
         "gradients": runs.gradient_bytes * trained,
@@ -209,13 +205,6 @@ def _bytes_per_parameter(
             else:
                 whole += size / architecture.parameters
     return shared, whole
-
-
-def trained_and_frozen(architecture: Architecture) -> tuple[int, float]:
-    """Return the trainable parameters, and the bytes of the frozen ones."""
-    trained = architecture.trainable_parameters
-    frozen = architecture.parameters - trained
-    return trained, architecture.frozen_bytes_per_parameter * frozen
 
 
 def _layer_parameters(architecture: Architecture, plan: InnerPlan) -> float:

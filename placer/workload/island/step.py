@@ -261,7 +261,7 @@ def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: Inn
     moved = runs.gradient_bytes + 2 * (runs.optimizer_bytes + runs.master_bytes)
     moved += COPY_BYTES if runs.master_bytes > COPY_BYTES else 0.0
     group = sharding_group(plan, hardware.gpu_count, hardware.machines)
-    parameters = sum(stage_parameters(architecture, plan))
+    parameters = sum(stage_parameters(architecture, plan.pipeline))
     trained = architecture.trainable_parameters / architecture.parameters * parameters
     share = trained / plan.tensor_parallel / group
     return share * moved / (hardware.gpu.memory_gb_per_s * 1e9)
@@ -279,7 +279,7 @@ def _gather_seconds(
     trained = architecture.trainable_parameters / architecture.parameters
     frozen = min(element, architecture.frozen_bytes_per_parameter)
     bytes_ = 3 * element * trained + 2 * frozen * (1 - trained)
-    dense, experts = stage_parameters(architecture, plan)
+    dense, experts = stage_parameters(architecture, plan.pipeline)
     payload = bytes_ * (dense / plan.tensor_parallel + experts / expert_divisor(plan))
     ranks = hardware.gpu_count // plan.tensor_parallel
     share = min(SHARDED_NODE_SHARE, via.node_share)
@@ -304,7 +304,7 @@ def _reduction_seconds(
     """
     if plan.sharding == "zero-3":
         return 0.0, 0.0
-    dense, experts = stage_parameters(architecture, plan)
+    dense, experts = stage_parameters(architecture, plan.pipeline)
     machines = max(1.0, plan.expert_parallel / hardware.gpu_count)
     share = bytes_per_parameter * architecture.trainable_parameters / architecture.parameters
     payload = share * (dense + experts / machines)
