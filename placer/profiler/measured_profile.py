@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
+from typing import TypeVar
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
@@ -25,7 +26,9 @@ USUAL_PRECISION = "fp16"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """What does not depend on speed: parameters, gradients, memory that was worked out."""
+    """What does not depend on speed: parameters, gradients, memory that was worked out; a profile
+    has the same figures.
+    """
 
     name: str
     title: str
@@ -39,6 +42,9 @@ class Sizes:
     memory_source: str
     sample: str | None = None
     sample_source: str | None = None
+
+
+SizesType = TypeVar("SizesType", bound=Sizes | ModelProfile)
 
 
 def measurement_of(
@@ -128,7 +134,7 @@ def main_measurement(measurements: Sequence[Measurement]) -> Measurement:
     )
 
 
-def check_same_model(sizes: Sizes, old: ModelProfile, path: str) -> None:
+def check_same_model(sizes: Sizes | ModelProfile, old: ModelProfile, path: str) -> None:
     """Refuse to put two models into one profile."""
     if (sizes.parameters, sizes.gradient_bytes_fp32) != (old.parameters, old.gradient_bytes_fp32):
         here = (
@@ -159,7 +165,7 @@ def with_estimates(known: Sequence[Rate], estimated: Iterable[Rate]) -> tuple[Ra
 
 
 def profile_of(
-    sizes: Sizes,
+    sizes: Sizes | ModelProfile,
     measurements: Sequence[Measurement],
     rates: Sequence[Rate],
     *,
@@ -232,18 +238,13 @@ def worked_out(
         return f"no rates were worked out for other devices: {error.message}"
 
 
-def with_memory(sizes: Sizes, estimated: Estimate) -> Sizes:
+def with_memory(sizes: SizesType, estimated: Estimate) -> SizesType:
     """Replace the memory of some sizes by the estimated one."""
     source = (
         f"estimated for {estimated.microbatch:,} at once in {estimated.precision} "
         f"with {estimated.optimizer}"
     )
     return replace(sizes, device_memory_bytes=estimated.device_memory_bytes, memory_source=source)
-
-
-def sizes_of(profile: ModelProfile) -> Sizes:
-    """Return the sizes that a profile has."""
-    return Sizes(**{name: getattr(profile, name) for name in Sizes.__slots__})
 
 
 def estimated_profile(
@@ -254,10 +255,9 @@ def estimated_profile(
     if old is None:
         batch = target_batch_size or made.target_batch_size
         return replace(made, target_batch_size=batch)
-    sizes = sizes_of(made)
-    check_same_model(sizes, old, path)
+    check_same_model(made, old, path)
     rates = with_estimates(known_rates(old, ()), estimated.rates)
-    return profile_of(sizes, old.measurements, rates, old=old, target_batch_size=target_batch_size)
+    return profile_of(made, old.measurements, rates, old=old, target_batch_size=target_batch_size)
 
 
 FRAMEWORKS = ("ddp", "hivemind")

@@ -22,7 +22,6 @@ from placer.profiler.measured_profile import (
     measurement_of,
     merged_measurements,
     profile_of,
-    sizes_of,
     with_estimates,
     with_memory,
     worked_out,
@@ -54,7 +53,7 @@ class Profiling:
     path: str = ""
     progress: Progress = lambda words: None
     efficiency: list[Efficiency] = field(default_factory=list)
-    sizes: Sizes | None = None
+    sizes: Sizes | ModelProfile | None = None
     notes: list[str] = field(default_factory=list)
     estimate: Estimate | None = None
     _session: Session | None = None
@@ -132,7 +131,14 @@ class Profiling:
 
     def _count(self) -> None:
         if isinstance(self.subject, StepFunction) and self.subject.module is None:
-            self.sizes = _sizes_of_old(self.subject, self.old)
+            if self.old is None:
+                raise PlacerError(
+                    f"{self.subject.source} returns a step function, which shows no parameters to "
+                    "count",
+                    "give the function an attribute 'module' with the model, or --out with a "
+                    "profile of it",
+                )
+            self.sizes = self.old
             return
         workload = self.subject if isinstance(self.subject, Workload) else None
         self.sizes = _counted(self.subject, self.plan.device)
@@ -150,16 +156,6 @@ class Profiling:
             self.estimate = estimate
         elif estimate not in self.notes:
             self.notes.append(estimate)
-
-
-def _sizes_of_old(subject: StepFunction, old: ModelProfile | None) -> Sizes:
-    """Take sizes from the profile that is added to: a function shows none."""
-    if old is None:
-        raise PlacerError(
-            f"{subject.source} returns a step function, which shows no parameters to count",
-            "give the function an attribute 'module' with the model, or --out with a profile of it",
-        )
-    return sizes_of(old)
 
 
 def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
