@@ -153,7 +153,7 @@ def _sums(report: HostReport) -> Table | None:
     shipped = (PUBLISHED.services.server_sum_bytes_per_s or 0.0) / 1e9
     rows: list[list[Cell]] = []
     for point in report.measured.sums:
-        counts = point is report.server_sum
+        counts = point is report.measured.server_sum
         least, most, usual = (
             point.bytes_per_s(s) / 1e9 for s in (point.most_s, point.least_s, point.seconds)
         )

@@ -187,6 +187,12 @@ class HostMeasurement:
         """Return the points of one compression."""
         return tuple(point for point in self.points if point.compression == compression)
 
+    @property
+    def server_sum(self) -> SumPoint | None:
+        """The measured sum that counts: FP16 messages on the most threads."""
+        measured = [point for point in self.sums if point.compression == "fp16"]
+        return max(measured, key=lambda point: point.threads, default=None)
+
 
 def measure_host(
     sizes: Sequence[float] = SIZES["usual"],

@@ -21,7 +21,7 @@ from placer.documents.schemas.measured import Fitted, NotFitted
 from placer.errors import PlacerError, unknown
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
-from placer.profiler.host.averaging import HostMeasurement, SumPoint
+from placer.profiler.host.averaging import HostMeasurement
 from placer.records import replace
 from placer.units import Interval
 from placer.workload.constants import NINETY_PERCENT, PUBLISHED, Calibration, HostConstants
@@ -152,15 +152,40 @@ class HostReport:
     overlay: Overlay
     created: str
 
-    @property
-    def server_sum(self) -> SumPoint | None:
-        """The measured sum that counts: FP16 messages on the most threads."""
-        measured = [point for point in self.measured.sums if point.compression == "fp16"]
-        return max(measured, key=lambda point: point.threads, default=None)
-
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.calibration/v1`` document."""
-        return host_document(self)
+        """Build the ``placer.calibration/v1`` document; ``report`` holds the fits, assumptions and
+        points.
+        """
+        measured = self.measured
+        points = [to_builtins(point) for point in measured.points]
+        runs = {
+            "file": "placer profile exchange",
+            "sha256": hashlib.sha256(json.dumps(points, sort_keys=True).encode()).hexdigest(),
+            "rows": len(points),
+        }
+        exchange = {
+            "host": self.host,
+            "devices": list(self.devices),
+            **{name: getattr(measured, name) for name in MACHINE},
+            "torch": measured.torch_version,
+            "arithmetic": {name: to_builtins(fit) for name, fit in self.fits.items()},
+            "reference": {
+                "s_per_gb": REFERENCE_S_PER_GB,
+                "s_per_tensor": REFERENCE_S_PER_TENSOR,
+                "alike_within_factor": ALIKE,
+            },
+            "points": points,
+            "sums": [to_builtins(point) for point in measured.sums],
+        }
+        told = {
+            "fitted": to_builtins([*self.scaled, *_summed(measured)]),
+            "not_fitted": to_builtins(self.kept),
+            "runs": [],
+            "errors": {"before": None, "after": None, "left_out": None},
+            "warnings": warnings_of(self),
+            "exchange": exchange,
+        }
+        return overlay_document(self.overlay, self.created, load_catalog("default"), runs, told)
 
 
 def host_class(name: str, catalog: Catalog) -> str:
@@ -203,14 +228,18 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
     values = {one.key[1]: one.value for one in scaled}
     values |= {one.key[1]: getattr(PUBLISHED.hosts[BASE], one.key[1]) for one in kept}
     constants = HostConstants(s_per_gb=0.0, **values)
-    partial = " (partial)" if measured.partial else ""
+    partial, services = " (partial)" if measured.partial else "", PUBLISHED.services
+    if (summed := measured.server_sum) is not None:
+        each = summed.bytes_per_s() / summed.threads
+        services = replace(services, server_sum_bytes_per_s=each)
     calibration = replace(
         PUBLISHED,
         name=f"placer profile exchange on {measured.processor}, {created}{partial}",
         hosts={**PUBLISHED.hosts, kind: constants},
         spreads={kind: _spread(PUBLISHED, fits["fp16"])},
+        services=services,
     )
-    report = HostReport(
+    return HostReport(
         measured=measured,
         fits=fits,
         host=kind,
@@ -220,46 +249,6 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
         overlay=Overlay(calibration=calibration),
         created=created,
     )
-    summed = report.server_sum
-    if summed is None:
-        return report
-    each = summed.bytes_per_s() / summed.threads
-    services = replace(PUBLISHED.services, server_sum_bytes_per_s=each)
-    return replace(report, overlay=Overlay(calibration=replace(calibration, services=services)))
-
-
-def host_document(report: HostReport) -> dict[str, Any]:
-    """Build the overlay's document; ``report`` holds the fits, assumptions and points."""
-    measured = report.measured
-    points = [to_builtins(point) for point in measured.points]
-    runs = {
-        "file": "placer profile exchange",
-        "sha256": hashlib.sha256(json.dumps(points, sort_keys=True).encode()).hexdigest(),
-        "rows": len(points),
-    }
-    exchange = {
-        "host": report.host,
-        "devices": list(report.devices),
-        **{name: getattr(measured, name) for name in MACHINE},
-        "torch": measured.torch_version,
-        "arithmetic": {name: to_builtins(fit) for name, fit in report.fits.items()},
-        "reference": {
-            "s_per_gb": REFERENCE_S_PER_GB,
-            "s_per_tensor": REFERENCE_S_PER_TENSOR,
-            "alike_within_factor": ALIKE,
-        },
-        "points": points,
-        "sums": [to_builtins(point) for point in measured.sums],
-    }
-    told = {
-        "fitted": to_builtins([*report.scaled, *_summed(report)]),
-        "not_fitted": to_builtins(report.kept),
-        "runs": [],
-        "errors": {"before": None, "after": None, "left_out": None},
-        "warnings": warnings_of(report),
-        "exchange": exchange,
-    }
-    return overlay_document(report.overlay, report.created, load_catalog("default"), runs, told)
 
 
 def warnings_of(report: HostReport) -> list[str]:
@@ -312,9 +301,9 @@ def _spread(published: Calibration, fit: HostFit) -> tuple[float, float, float]:
     return 1.0, math.exp(half), math.exp(-half)
 
 
-def _summed(report: HostReport) -> list[Fitted]:
+def _summed(measured: HostMeasurement) -> list[Fitted]:
     """List the row of the measured sum of a parameter server, if there is one."""
-    point = report.server_sum
+    point = measured.server_sum
     if point is None:
         return []
     ends = {"value": point.seconds, "low": point.most_s, "high": point.least_s}
