@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from placer.documents.schemas.measured import EstimateCheck
 from placer.errors import unknown
 from placer.market.catalog import Catalog, Gpu
@@ -185,10 +187,7 @@ def step_time(
 @lru_cache(maxsize=1)
 def constants() -> Constants:
     """Read the shipped constants, fitted to published rates."""
-    raw = constants_document()
-    families = {name: Family(**row) for name, row in raw["families"].items()}
-    names = [name for name in Constants.__slots__ if name != "families"]
-    return Constants(families=families, **{name: raw[name] for name in names})
+    return msgspec.convert(constants_document(), Constants)
 
 
 @lru_cache(maxsize=1)
