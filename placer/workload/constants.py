@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from placer.errors import PlacerError
 from placer.market.books.defended_figures import UNPROMISED_GBPS, UNPROMISED_SPREAD
@@ -282,9 +282,7 @@ def host_constants(name: str) -> HostConstants:
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:
     """Build the JSON document of a calibration, without factors that change nothing."""
-    import msgspec
-
-    built: dict[str, Any] = msgspec.to_builtins(calibration)
+    built: dict[str, Any] = to_builtins(calibration)
     for row in built["hosts"].values():
         drop_unused(row)
     if calibration.site_kappa == NO_SITE_KAPPA:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, to_builtins
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
@@ -157,15 +157,7 @@ def with_link_speeds(catalog: Catalog, speeds: Sequence[LinkSpeed]) -> Catalog:
     network, rows = network_of(catalog), {(link.src, link.dst): link for link in catalog.links}
     for link in speeds:
         rows[link.src, link.dst] = MeasuredLink(
-            src=link.src,
-            dst=link.dst,
-            gbps_one_stream=link.gbps_one_stream,
-            gbps_low=link.gbps_low,
-            gbps_high=link.gbps_high,
-            rtt_ms=network.link(link.src, link.dst).rtt_s * 1e3,
-            basis="measured",
-            source=link.source,
-            as_of=link.as_of,
+            **asdict(link), rtt_ms=network.link(link.src, link.dst).rtt_s * 1e3, basis="measured"
         )
     return replace(catalog, links=tuple(rows.values()))
 

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
@@ -411,9 +411,7 @@ def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dic
     measurements: Keep them, if there are any. Problems and manifests leave them out: nothing is
         priced from them.
     """
-    import msgspec
-
-    built: dict[str, Any] = msgspec.to_builtins(profile)
+    built: dict[str, Any] = to_builtins(profile)
     if not measurements:
         built.pop("measurements", None)
     if profile.sample is None:

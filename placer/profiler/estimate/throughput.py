@@ -294,10 +294,8 @@ def _rate(
     ]
     if alike:
         rate = min(alike, key=lambda row: row[:2])[2]
-        ratio, wide = (
-            times[rate.gpu].total / time.total,
-            spread(family, gpu, precision, scaled=True),
-        )
+        ratio = times[rate.gpu].total / time.total
+        wide = spread(family, gpu, precision, scaled=True)
         value, low, high = rate.value * ratio, rate.low * ratio / wide, rate.high * ratio * wide
         source = f"{ratio:.2f} x the {rate.basis} rate of {rate.gpu}, by {words}"
     else:

@@ -332,13 +332,8 @@ WINDOWED = {
     "gemma2": 1 / 2,
     "gemma3_text": 5 / 6,
     "gpt_oss": 1 / 2,
-    "mistral": 1.0,
-    "mixtral": 1.0,
-    "phi3": 1.0,
-    "qwen2": 1.0,
-    "qwen3": 1.0,
-    "qwen3_moe": 1.0,
-    "starcoder2": 1.0,
+    **dict.fromkeys(("mistral", "mixtral", "phi3"), 1.0),
+    **dict.fromkeys(("qwen2", "qwen3", "qwen3_moe", "starcoder2"), 1.0),
 }
 """Share of the layers with a window where the configuration does not list them."""
 USUAL_WINDOWS = {"gemma2": 4096, "gpt_oss": 128}
