@@ -29,7 +29,7 @@ from placer.workload.island.question import (
 )
 from placer.workload.island.step import Step, kernel_seconds, step
 from placer.workload.island.transformer_speed import (
-    FITTED,
+    UTILISATION,
     attention_share,
     calculation_seconds,
     is_late,
@@ -241,7 +241,7 @@ def _island(question: Question, best: Timed, rivals: Sequence[Timed] = ()) -> Is
         high=rate * doubt.high,
         basis=basis,
         source=SOURCE.format(
-            share=FITTED.share,
+            share=UTILISATION,
             tflops=gpu.attainable_tflops,
             basis=gpu.attainable_basis,
             reasons=f"; {doubt.reason}" if doubt.reason else "",

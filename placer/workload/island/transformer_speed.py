@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from msgspec import Struct
-
 from placer.market.catalog import Gpu
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
@@ -37,19 +35,10 @@ MPT-30B on 8 x A100-80 as long (but with 8,192 tokens a sequence 1.38 times).
 """
 
 
-class Utilisation(Struct, frozen=True, kw_only=True):
-    """What of the attainable rate of matrix products a transformer reaches.
-
-    share: Share that a very wide model reaches; u0 in the formulas.
-    half_width: Width at which all else takes as long as matrix products on an A100.
-    """
-
-    share: float
-    half_width: float
-
-
-FITTED = Utilisation(share=0.766, half_width=350.0)
-"""Fitted to 139 runs of MPT-125M to 70B on 8 to 128 A100 under FSDP (MosaicML llm-foundry,
+UTILISATION, HALF_WIDTH = 0.766, 350.0
+"""Share of the attainable rate of matrix products that a very wide transformer reaches, u0 in the
+formulas; and the width at which all else takes as long as matrix products on an A100. Fitted to 139
+runs of MPT-125M to 70B on 8 to 128 A100 under FSDP (MosaicML llm-foundry,
 scripts/train/benchmarking/README.md).
 """
 
@@ -74,22 +63,20 @@ def flops_per_token(architecture: Architecture, checkpointing: str) -> tuple[flo
     return weights + again * 2 * layers, attention * (1 + again / 3)
 
 
-def token_seconds(
-    architecture: Architecture, gpu: Gpu, plan: InnerPlan, fit: Utilisation = FITTED
-) -> float:
+def token_seconds(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> float:
     """Return the seconds that one device calculates for one token; a tensor parallel group divides
     them. Matrix products take FLOPs / (u0 x attainable rate). All else moves bytes: on an A100 as
-    long as products of `Utilisation.half_width`, on other devices in proportion to the FLOPs that
+    long as products of `HALF_WIDTH`, on other devices in proportion to the FLOPs that
     they do while they read a byte. Tensor parallelism makes matrices narrower; the geometric mean
     of both widths is taken (assumed).
     """
     weights, attention = flops_per_token(architecture, plan.checkpointing)
-    rate = fit.share * gpu.attainable_tflops * 1e12
+    rate = UTILISATION * gpu.attainable_tflops * 1e12
     products = weights / precision_rate(gpu, plan.precision)
     fused = attention / attention_rate(gpu, plan)
     balance = gpu.attainable_tflops * 1e12 / (gpu.memory_gb_per_s * 1e9) / A100_FLOPS_PER_BYTE
     width = architecture.width / math.sqrt(plan.tensor_parallel)
-    moved = (weights + attention) / rate * fit.half_width / width * balance
+    moved = (weights + attention) / rate * HALF_WIDTH / width * balance
     return (products + fused) / rate + moved * ELEMENT_BYTES[plan.precision] / 2
 
 
@@ -110,16 +97,16 @@ def is_late(gpu: Gpu) -> bool:
 def attention_share(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> float:
     """Return the share of the calculation that fused attention takes."""
     _, attention = flops_per_token(architecture, plan.checkpointing)
-    seconds = attention / attention_rate(gpu, plan) / FITTED.share
+    seconds = attention / attention_rate(gpu, plan) / UTILISATION
     return seconds / (gpu.attainable_tflops * 1e12) / token_seconds(architecture, gpu, plan)
 
 
 def calculation_seconds(
-    architecture: Architecture, gpu: Gpu, plan: InnerPlan, sequences: int, fit: Utilisation = FITTED
+    architecture: Architecture, gpu: Gpu, plan: InnerPlan, sequences: int
 ) -> float:
     """Return the seconds that a device of the slowest stage calculates in a step of a rank."""
     tokens = sequences * architecture.sequence_length / plan.context_parallel
-    whole = tokens * token_seconds(architecture, gpu, plan, fit) / plan.tensor_parallel
+    whole = tokens * token_seconds(architecture, gpu, plan) / plan.tensor_parallel
     return whole * slowest_share(architecture, plan.pipeline)
 
 
