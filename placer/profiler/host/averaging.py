@@ -51,25 +51,18 @@ class SumPoint:
         return 4 * self.values * self.gradients / (self.seconds if seconds is None else seconds)
 
 
-def measure_sums(
-    values: int | None = None,
-    rounds: int = ROUNDS,
-    threads: Sequence[int] = (),
-    progress: Callable[[float], None] = lambda share: None,
-) -> tuple[SumPoint, ...]:
-    """Measure sums of FP16 and FP32 messages on one thread and on as many as there are CPUs. CPU
-    seconds of each thread: what else runs on the machine counts little.
-
-    values: Values of one gradient; the threads share them. None: `VALUES`.
-    threads: Numbers of threads; by default 1 and the CPUs of this machine, at most `MOST_THREADS`.
+def measure_sums(progress: Callable[[float], None] = lambda share: None) -> tuple[SumPoint, ...]:
+    """Measure sums of FP16 and FP32 messages on one thread and on as many as there are CPUs, at
+    most `MOST_THREADS`, which share the `VALUES` of a gradient. CPU seconds of each thread: what
+    else runs on the machine counts little.
     """
     torch = load_torch()
-    counts = sorted({*threads} or {1, min(os.cpu_count() or 1, MOST_THREADS)})
+    counts = sorted({1, min(os.cpu_count() or 1, MOST_THREADS)})
     cases = [(kind, count) for kind in COMPRESSIONS for count in counts]
     points = []
     with one_thread(torch):
         for done, (kind, count) in enumerate(cases, start=1):
-            points.append(_sum_point(kind, count, values or VALUES, rounds))
+            points.append(_sum_point(kind, count))
             progress(done / len(cases))
     return tuple(points)
 
@@ -85,30 +78,29 @@ def one_thread(torch: Any) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _sum_point(compression: str, threads: int, values: int, rounds: int) -> SumPoint:
+def _sum_point(compression: str, threads: int) -> SumPoint:
+    values = VALUES // threads
     with ThreadPoolExecutor(threads) as pool:
-        futures = [
-            pool.submit(_sums, compression, values // threads, rounds) for _ in range(threads)
-        ]
+        futures = [pool.submit(_sums, compression, values) for _ in range(threads)]
         slowest = max((future.result() for future in futures), key=median)
     return SumPoint(
         compression=compression,
         threads=threads,
-        values=values // threads * threads,
+        values=values * threads,
         gradients=GRADIENTS,
         seconds=median(slowest),
         least_s=min(slowest),
         most_s=max(slowest),
-        rounds=rounds,
+        rounds=ROUNDS,
     )
 
 
-def _sums(compression: str, values: int, rounds: int) -> list[float]:
+def _sums(compression: str, values: int) -> list[float]:
     """Return the CPU seconds of each round in one thread, after a first one that does not count."""
     torch = load_torch()
     messages = [_encoded(torch.full((values,), 0.01), compression) for _ in range(GRADIENTS)]
     seconds = []
-    for _ in range(rounds + 1):
+    for _ in range(ROUNDS + 1):
         began = time.thread_time()
         sum_once(messages, values)
         seconds.append(time.thread_time() - began)
@@ -198,7 +190,6 @@ def measure_host(
     sizes: Sequence[float] = SIZES["usual"],
     tensors: Sequence[int] = TENSORS,
     seconds: float = SECONDS["usual"],
-    compressions: Sequence[str] = ("fp16", "none"),
     progress: Callable[[float], None] = lambda share: None,
 ) -> HostMeasurement:
     """Measure serialising, averaging and deserialising of gradients on one core of this machine.
@@ -217,7 +208,7 @@ def measure_host(
             "give numbers from 1, at least two of each",
         )
     torch = load_torch()
-    cases = [(kind, int(size), int(n)) for kind, size, n in product(compressions, sizes, tensors)]
+    cases = [(kind, int(size), int(n)) for kind, size, n in product(COMPRESSIONS, sizes, tensors)]
     rounds: list[dict[tuple[str, int, int], tuple[float, ...]]] = []
     partial = False
     start = time.perf_counter()

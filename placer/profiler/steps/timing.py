@@ -42,7 +42,7 @@ class MedianInterval:
         return (self.high - self.low) / 2 / self.value if self.value else math.inf
 
 
-def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
+def ranks(count: int) -> tuple[int, int, float]:
     """Return the ranks of the ordered values that enclose the median, and the confidence. Lowest
     and highest rank, from 1, and the probability 1 - 2 P(B < lowest) for B ~ Binomial(count, 1/2).
     Where even the smallest and the largest value are less sure than asked for, they are returned
@@ -52,25 +52,23 @@ def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
 
     >>> ranks(6), ranks(20)
     ((1, 6, 0.96875), (6, 15, 0.9586105346679688))
-
-    confidence: Least probability that the interval covers the median.
     """
     tail, lowest = 0.0, 1
     below = 0.5**count
     term = below
     for rank in range(1, (count + 1) // 2 + 1):
         tail += term
-        if 1 - 2 * tail < confidence:
+        if 1 - 2 * tail < CONFIDENCE:
             break
         lowest, below = rank, tail
         term *= (count - rank + 1) / rank
     return lowest, count - lowest + 1, max(0.0, 1 - 2 * below)
 
 
-def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval:
+def median_interval(values: Sequence[float]) -> MedianInterval:
     """Return the median and its interval; fewer than six values have a wider range."""
     ordered = sorted(values)
-    low, high, sure = ranks(len(ordered), confidence)
+    low, high, sure = ranks(len(ordered))
     wider = FEW_SPREAD if len(ordered) < FEW else 0.0
     return MedianInterval(
         value=statistics.median(ordered),
@@ -88,17 +86,17 @@ def quartiles(values: Sequence[float]) -> Seconds:
     return Seconds(median=min(max(median, low), high), low=low, high=high)
 
 
-def knee(samples_per_second: Mapping[int, float], share: float = KNEE_SHARE) -> int:
+def knee(samples_per_second: Mapping[int, float]) -> int:
     """Return the smallest batch size within 5 % of the most samples/s.
 
     >>> knee({1: 10.0, 2: 19.0, 4: 30.0, 8: 35.0, 16: 36.0})
     8
     """
     most = max(samples_per_second.values())
-    return min(size for size, rate in samples_per_second.items() if rate >= share * most)
+    return min(size for size, rate in samples_per_second.items() if rate >= KNEE_SHARE * most)
 
 
-def is_flat(samples_per_second: Mapping[int, float], share: float = KNEE_SHARE) -> bool:
+def is_flat(samples_per_second: Mapping[int, float]) -> bool:
     """Say whether the two largest batch sizes brought less than 5 % over all smaller ones.
 
     >>> is_flat({1: 10.0, 2: 19.0, 4: 30.0, 8: 35.0, 16: 36.0})
@@ -110,7 +108,7 @@ def is_flat(samples_per_second: Mapping[int, float], share: float = KNEE_SHARE) 
     if len(sizes) < 3:
         return False
     before = max(samples_per_second[size] for size in sizes[:-2])
-    return all(samples_per_second[size] * share <= before for size in sizes[-2:])
+    return all(samples_per_second[size] * KNEE_SHARE <= before for size in sizes[-2:])
 
 
 Marks = Sequence[tuple[str, Any]]
