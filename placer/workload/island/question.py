@@ -246,11 +246,12 @@ def precision_refusal(question: Question) -> Refusal | None:
 
 
 def degree_refusal(question: Question) -> Refusal | None:
-    """Refuse a wished tensor parallel degree that a machine or the model cannot apply."""
-    degree, hardware = question.wishes.tensor_parallel, question.hardware
-    if degree is None:
-        return _split_refusal(question)
-    if degree > hardware.gpu_count or hardware.gpu_count % degree:
+    """Refuse a wished tensor parallel degree that a machine or the model cannot apply, and wished
+    degrees that the machines cannot apply together.
+    """
+    wishes, hardware = question.wishes, question.hardware
+    degree = wishes.tensor_parallel or 1
+    if hardware.gpu_count % degree:
         return Refusal(
             code="tensor-parallel",
             reason=(
@@ -263,14 +264,8 @@ def degree_refusal(question: Question) -> Refusal | None:
             code="tensor-parallel",
             reason=f"tensor parallel degree {degree} does not divide {width}",
         )
-    return _split_refusal(question)
-
-
-def _split_refusal(question: Question) -> Refusal | None:
-    """Refuse wished degrees that the machines cannot apply together."""
     if question.candidates:
         return None
-    wishes, hardware = question.wishes, question.hardware
     named = (
         ("stages", wishes.pipeline),
         ("GPUs for the experts", wishes.expert_parallel),
