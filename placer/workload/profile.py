@@ -319,10 +319,8 @@ class ModelProfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if nodes:
             known = min(nodes, key=lambda r: (abs(math.log(r.gpu_count / gpu_count)), r.gpu_count))
             share = gpu_count / known.gpu_count
-            value, low = (
-                min(value, max(one.value, known.value * share)),
-                min(low, known.low * share),
-            )
+            value = min(value, max(one.value, known.value * share))
+            low = min(low, known.low * share)
             source = (
                 f"in proportion to the {known.basis} node of {known.gpu_count} x {known.gpu}, "
                 f"not below one device"
