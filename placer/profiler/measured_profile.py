@@ -10,11 +10,10 @@ from statistics import fmean
 from typing import TypeVar
 
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import Catalog
 from placer.profiler.devices import DeviceFacts
-from placer.profiler.estimate.estimate import Estimate, estimate
+from placer.profiler.estimate.estimate import Estimate
 from placer.profiler.steps.session import Findings
-from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
+from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
 from placer.records import replace
 from placer.units import counted
 from placer.workload.measurement import Measurement
@@ -218,24 +217,6 @@ def profile_of(
 
 def _is_plain(rate: Rate) -> bool:
     return rate.gpu_count == 1 and rate.framework == "none"
-
-
-def worked_out(
-    workload: Workload, catalog: Catalog, main: Measurement | None, known: Sequence[Rate]
-) -> Estimate | str:
-    """Estimate a workload on the GPUs of a catalog, from rates that are known. Or why there is
-    none: a model that looks at values cannot run on the meta device.
-
-    main: Gives batch size and precision if it is of a GPU of the catalog; None before anything was
-        measured.
-    """
-    precision, microbatch = USUAL_PRECISION, None
-    if main is not None and main.gpu in catalog.gpus:  # a CPU's batch size would leave a GPU idle
-        precision, microbatch = main.precision, main.knee_batch_size
-    try:
-        return estimate(workload, catalog, microbatch, precision, known=known)
-    except PlacerError as error:
-        return f"no rates were worked out for other devices: {error.message}"
 
 
 def with_memory(sizes: SizesType, estimated: Estimate) -> SizesType:

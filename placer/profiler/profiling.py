@@ -12,8 +12,9 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.profiler.devices import DeviceFacts, busy_words, device, facts, has_nvml, load_nvml
-from placer.profiler.estimate.estimate import Estimate
+from placer.profiler.estimate.estimate import Estimate, estimate
 from placer.profiler.measured_profile import (
+    USUAL_PRECISION,
     Sizes,
     check_same_model,
     known_rates,
@@ -24,7 +25,6 @@ from placer.profiler.measured_profile import (
     profile_of,
     with_estimates,
     with_memory,
-    worked_out,
 )
 from placer.profiler.steps.session import Plan, Progress, Session
 from placer.profiler.workload import SAMPLE_SOURCE, StepFunction, Workload, gradient_sizes
@@ -140,22 +140,28 @@ class Profiling:
                 )
             self.sizes = self.old
             return
-        workload = self.subject if isinstance(self.subject, Workload) else None
         self.sizes = _counted(self.subject, self.plan.device)
         if self.old is not None:
             check_same_model(self.sizes, self.old, self.path)
-        if workload is not None:
-            self._estimate(None, known_rates(self.old, ()))
+        self._estimate(None, known_rates(self.old, ()))
 
     def _estimate(self, main: Measurement | None, known: Sequence[Rate]) -> None:
-        """Work out what is not measured; where that is impossible, a note says why."""
+        """Work out what is not measured, from rates that are known; a note says where that is
+        impossible: a model that looks at values cannot run on the meta device.
+
+        main: Gives batch size and precision if it is of a GPU of the catalog; None before anything
+            was measured.
+        """
         if not isinstance(self.subject, Workload):
             return
-        estimate = worked_out(self.subject, self.catalog, main, known)
-        if not isinstance(estimate, str):
-            self.estimate = estimate
-        elif estimate not in self.notes:
-            self.notes.append(estimate)
+        precision, microbatch = USUAL_PRECISION, None
+        if main and main.gpu in self.catalog.gpus:  # a CPU's batch size would leave a GPU idle
+            precision, microbatch = main.precision, main.knee_batch_size
+        try:
+            self.estimate = estimate(self.subject, self.catalog, microbatch, precision, known=known)
+        except PlacerError as error:
+            note = f"no rates were worked out for other devices: {error.message}"
+            self.notes += [note] if note not in self.notes else []
 
 
 def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
