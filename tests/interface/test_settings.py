@@ -171,6 +171,7 @@ def test_commands_use_and_show_them(run: Run, tmp_path: Path) -> None:
     assert "placer.toml:1" in shown.stdout
     document = json.loads(run("config", "show", "--json", cwd=tmp_path, **home).stdout)
     validator("config").validate(document)
+    assert {row["command"] for row in document["settings"]} == {None}  # they hold for all
     asked = run("recommend", "--model", "resnet50", "--json", cwd=tmp_path, **home)
     assert asked.returncode == 0, asked.stderr
     request = json.loads(asked.stdout)["request"]

@@ -59,12 +59,7 @@ def show_command(*, origin: bool = False, as_json: Json) -> None:
     project = project_file()
     if as_json:
         rows: list[dict[str, Any]] = [
-            {
-                "option": s.option,
-                "value": s.value,
-                "origin": s.origin,
-                "show_command": s.command or None,
-            }
+            {"option": s.option, "value": s.value, "origin": s.origin, "command": s.command or None}
             for s in found
         ]
         files = {"project": None if project is None else str(project), "user": str(user_file())}
@@ -77,7 +72,7 @@ def show_command(*, origin: bool = False, as_json: Json) -> None:
         )
         return
     shown = [(s.option, _said(s.value), s.command or "all", s.origin) for s in found]
-    listed = table("Defaults", ("option", "value", "show_command", "origin"), shown)
+    listed = table("Defaults", ("option", "value", "command", "origin"), shown)
     assert listed is not None
     show_blocks(with_columns(listed, [True, True, any(s.command for s in found), origin]))
 
