@@ -116,13 +116,16 @@ class JobFile:
         end = heads[number + 1] if number + 1 < len(heads) else len(self.text)
         line = heads[number]
         if word is not None:
-            line = _line(rf"\s*{re.escape(word)}\s*=", self.text, range(line, end))
+            line = _line(word, self.text, range(line, end))
         return f"{self.path}:{line + 1}: job '{name}'"
 
 
-def _line(pattern: str, text: tuple[str, ...], lines: range) -> int:
-    """Return the first of some lines, from 0, that begins with a pattern, else the first of all."""
-    return next((i for i in lines if re.match(pattern, text[i])), lines.start)
+def _line(word: str, text: tuple[str, ...], lines: range) -> int:
+    """Return the first of some lines, from 0, that begins with a word, or a table of its name, in
+    quotes or not; else the first of all.
+    """
+    begin = re.compile(rf"\s*\[*\s*[\"']?{re.escape(word)}[\"']?\s*[].=]")
+    return next((i for i in lines if begin.match(text[i])), lines.start)
 
 
 def read_jobs(path: str) -> JobFile:
@@ -134,7 +137,7 @@ def read_jobs(path: str) -> JobFile:
     text = tuple(read_file(path, GIVE).decode("utf-8-sig").splitlines())
     for word in parsed:
         if word not in SHARED_WORDS:
-            line = _line(rf"\s*\[*{re.escape(word)}\b", text, range(len(text)))
+            line = _line(word, text, range(len(text)))
             error = unknown("word", word, SHARED_WORDS)
             raise PlacerError(f"{path}:{line + 1}: {error.message}", error.hint)
     jobs = parsed.get("job", [])

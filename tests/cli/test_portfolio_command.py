@@ -83,9 +83,10 @@ def test_a_file_names_a_list_of_blocks(run: Run, folder: Path) -> None:
     assert "blocks-file 7 is not text" in wrong.stderr
 
 
-def test_a_wrong_word_of_a_file_is_named_with_its_line(run: Run, folder: Path) -> None:
-    """The fourth, as the file begins with an empty one."""
-    text = HEAD.replace("\n[defaults]", 'bugdet = "5/h"\n[defaults]') + JOB
+@pytest.mark.parametrize("word", ["bugdet", '"bugdet"'])
+def test_a_wrong_word_of_a_file_is_named_with_its_line(run: Run, folder: Path, word: str) -> None:
+    """The fourth, as the file begins with an empty one; in quotes too."""
+    text = HEAD.replace("\n[defaults]", f'{word} = "5/h"\n[defaults]') + JOB
     done = run("portfolio", written(folder, text))
     assert done.returncode == 2
     assert "jobs.toml:4: unknown word 'bugdet'" in done.stderr
