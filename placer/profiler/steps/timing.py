@@ -53,16 +53,15 @@ def ranks(count: int) -> tuple[int, int, float]:
     >>> ranks(6), ranks(20)
     ((1, 6, 0.96875), (6, 15, 0.9586105346679688))
     """
-    tail, lowest = 0.0, 1
-    below = 0.5**count
-    term = below
+    # In whole numbers: 0.5**count is 0 for more than 1,074 values.
+    tail, lowest, below, term, every = 0, 1, 1, 1, 2**count
     for rank in range(1, (count + 1) // 2 + 1):
         tail += term
-        if 1 - 2 * tail < CONFIDENCE:
+        if (every - 2 * tail) / every < CONFIDENCE:
             break
         lowest, below = rank, tail
-        term *= (count - rank + 1) / rank
-    return lowest, count - lowest + 1, max(0.0, 1 - 2 * below)
+        term = term * (count - rank + 1) // rank
+    return lowest, count - lowest + 1, max(0.0, (every - 2 * below) / every)
 
 
 def median_interval(values: Sequence[float]) -> MedianInterval:
