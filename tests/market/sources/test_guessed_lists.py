@@ -385,3 +385,11 @@ def test_a_price_with_tax_is_said_to_be_one(tmp_path: Path) -> None:
     assert any("have tax in them" in note for note in taxed.notes)
     (row,) = read(tmp_path, "gpu,region,USD/h\nL4 (spot),Berlin,0.3\n").rows["offers.csv"]
     assert row["market"] == "spot"
+
+
+@pytest.mark.parametrize("header", ["Spot capacity", "Spot vCPUs", "spot interruptions"])
+def test_figures_of_spot_machines_are_no_spot_prices(tmp_path: Path, header: str) -> None:
+    """A column of numbers whose name begins with spot has no price unless it is one."""
+    text = f"gpu,region,price per hour (USD),{header}\nL4,Berlin,0.75,12\nL4,Paris,0.75,9\n"
+    rows = read(tmp_path, text).rows["offers.csv"]
+    assert {row["market"] for row in rows} == {"on_demand"}

@@ -66,6 +66,8 @@ NO_PRICE = (
     r"|\binet|egress|ingress|traffic|transfer|bandwidth|network|netzwerk|internet|upload|download"
 )
 """Words of headers of other prices than those of a machine, and of amounts."""
+NO_SPOT = rf"{NO_PRICE}|capacity|availab|interrupt|reclaim"
+"""Words of headers of other figures of spot machines."""
 TAXED = (
     r"\b(?:incl\w*|inkl\w*|with|mit|plus|con|avec)\.? (?:[0-9.,]+ ?% )?"
     r"(?:vat|tax|taxes|gst|mwst|ust|iva|tva|sales tax)\b|\bgross\b|\bbrutto|\bttc\b"
@@ -234,7 +236,7 @@ def _price_score(field: str, name: str, fits: float, *, header: bool) -> float:
     fits -= 0.25 * bool(re.search(TAXED, words))
     is_spot = bool(re.search(HEADERS["spot"], words))
     if field == "spot":
-        return fits if is_spot else 0.0
+        return fits if is_spot and not re.search(NO_SPOT, words) else 0.0
     if is_spot or re.search(NO_PRICE, words):
         return 0.0
     priced = header or bool(currency_in(name))
