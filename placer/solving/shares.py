@@ -10,7 +10,6 @@ in place of others.
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -57,15 +56,13 @@ def best_within_shares(
     which would hardly bind and make a proof long: often its answer keeps the shares. The bound
     holds for every placement that keeps the shares. ``problem``: its wishes have shares.
     """
-    wish, began = problem.requirements, time.perf_counter()
+    wish = problem.requirements
     fewest = max([limit.fewest_areas for limit in wish.max_shares], default=1)
-    with allowance.opened(
-        options.time_limit_s, options.memory_limit_bytes, options.cancel
-    ) as allowed:
-        search = _ShareSearch(problem, ask, options, solver, allowed, proves=proves)
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+        search = _ShareSearch(problem, ask, options, solver, proves=proves)
         if fewest > min(wish.max_regions, wish.max_workers):
             return replace(search.empty, status=Status.INFEASIBLE, limits=options.asked)
-        return replace(search.run(), seconds=time.perf_counter() - began)
+        return search.run()
 
 
 class _Range(Part, frozen=True, kw_only=True):

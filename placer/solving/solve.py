@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
+from msgspec.structs import asdict
+
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
@@ -126,21 +128,24 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
         return solve(asked, solver, own)
 
     _say_begun(options)
+    began = time.perf_counter()
     if problem.requirements.open_batches:
         from placer.solving.batches.search import best_batch  # few questions need it
 
-        return best_batch(problem, ask, options, proves=_proves(solver))
-    if problem.requirements.has_shares:
+        found = best_batch(problem, ask, options, proves=_proves(solver))
+    elif problem.requirements.has_shares:
         from placer.solving.shares import best_within_shares  # few questions need it
 
-        return best_within_shares(problem, ask, options, solver, proves=_proves(solver))
-    if problem.island_question is None or problem.requirements.narrowed is not None:
+        found = best_within_shares(problem, ask, options, solver, proves=_proves(solver))
+    elif problem.island_question is None or problem.requirements.narrowed is not None:
         return _divided(problem, solver, options, run)
-    from placer.solving.parts.engines import best_executed  # models without a plan do not
+    else:
+        from placer.solving.parts.engines import best_executed  # models without a plan do not
 
-    return _verified(
-        best_executed(problem, lambda asked, own: _divided(asked, solver, own, run), options)
-    )
+        found = _verified(
+            best_executed(problem, lambda asked, own: _divided(asked, solver, own, run), options)
+        )
+    return replace(found, seconds=time.perf_counter() - began)
 
 
 def _proves(solver: str) -> bool:
@@ -151,6 +156,9 @@ def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
     def ask(asked: Problem, own: SolveOptions) -> Result:
         return _checked(asked, solver, own, run)
 
+    began = time.perf_counter()
+    # With plans the question is asked for each number of workers.
+    by_count = problem.island_question is not None and problem.requirements.narrowed is None
     if _asks_by_kind(problem, solver):
         draws_alike = bool(getattr(load_solver(solver), "DRAWS_ALIKE", False))
         if draws_alike and not (_proves(solver) and options.proof == "full"):
@@ -158,24 +166,18 @@ def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
         from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
 
         found = best_of_kinds(problem, ask, options, solver, draws_alike=draws_alike)
-    elif _counts_workers(problem, solver):
+    elif by_count and not _prices_all(solver):
         from placer.solving.parts.worker_counts import best_worker_count
 
         found = best_worker_count(problem, ask, options, solver, proves=_proves(solver))
     else:
         return ask(problem, options)
-    return _verified(found)
+    return _verified(replace(found, seconds=time.perf_counter() - began))
 
 
 def _asks_by_kind(problem: Problem, solver: str) -> bool:
     """Tell whether a question is asked for each kind of machine, without plans."""
     return problem.uniform and problem.island_question is None and not _prices_all(solver)
-
-
-def _counts_workers(problem: Problem, solver: str) -> bool:
-    """Tell whether a question is asked for each number of workers with plans."""
-    open_ = problem.island_question is not None and problem.requirements.narrowed is None
-    return open_ and not _prices_all(solver)
 
 
 def _prices_all(solver: str) -> bool:
@@ -222,7 +224,17 @@ def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         answer = _stopped_or_asked(run, problem, options)
     seconds = time.perf_counter() - started
-    return _verified(_result(problem, answer, solver, seconds, options))
+    figures = None if answer.placement is None else estimate(answer.placement, problem)
+    return _verified(
+        Result(
+            problem=problem,
+            estimate=figures,
+            solver=solver,
+            seconds=seconds,
+            limits=options.asked,
+            **asdict(answer),
+        )
+    )
 
 
 def _verified(result: Result) -> Result:
@@ -295,27 +307,6 @@ def _reproducer(problem: Problem) -> Path:
     path = folder / f"problem-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     write_whole(path, text.encode())
     return path
-
-
-def _result(
-    problem: Problem, answer: Answer, solver: str, seconds: float, options: SolveOptions
-) -> Result:
-    placement = answer.placement
-    return Result(
-        problem=problem,
-        status=answer.status,
-        placement=placement,
-        estimate=None if placement is None else estimate(placement, problem),
-        bound=answer.bound,
-        solver=solver,
-        seconds=seconds,
-        candidates=answer.candidates,
-        nodes=answer.nodes,
-        proof=answer.proof,
-        limits=options.asked,
-        interrupted=answer.interrupted,
-        left_open=answer.left_open,
-    )
 
 
 FILTERS = {

@@ -42,9 +42,9 @@ def test_no_kind_is_better_than_its_bounds(market: str) -> None:
         if problem is None:
             continue
         options = SolveOptions(gap=0.0)
-        with allowance.opened(600.0) as allowed:
+        with allowance.opened(600.0):
             search = machine_kinds._KindSearch(
-                problem, lambda part, _: solve(part), options, "exact", allowed, proves=True
+                problem, lambda part, _: solve(part), options, "exact", proves=True
             )
         found, objective = list[float](), search.objective
         for device, kind in machine_kinds._kinds(problem).items():

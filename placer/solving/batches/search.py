@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,7 +16,6 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.allowance import Allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.batches.interval import (
     Span,
@@ -66,16 +64,9 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions, *, proves: boo
     value the smallest is chosen. The bound holds for every batch that ``batch_proof`` names, and
     for those that were tried.
     """
-    with allowance.opened(
-        options.time_limit_s, options.memory_limit_bytes, options.cancel
-    ) as allowed:
-        search = _Search(
-            problem=problem,
-            ask=ask,
-            options=replace(options, on_bound=None),  # that of one batch is not that of all
-            allowed=allowed,
-            tell=options.on_bound,
-        )
+    own = replace(options, on_bound=None)  # that of one batch is not that of all
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+        search = _Search(problem=problem, ask=ask, options=own, tell=options.on_bound)
         search.try_each(problem.requirements.open_batches)
         for _ in range(MOST_DIVIDED):
             search.try_each(search.divided())
@@ -95,7 +86,6 @@ class _Search:
     problem: Problem
     ask: Ask
     options: SolveOptions
-    allowed: Allowance
     tell: Callable[[float | None], None] | None = None
     best: Result | None = None
     last: Result | None = None
@@ -108,7 +98,6 @@ class _Search:
     covered: bool = False
     interrupted: bool = False
     out_of_memory: bool = False
-    started: float = field(default_factory=time.monotonic)
 
     @property
     def objective(self) -> Objective:
@@ -117,7 +106,7 @@ class _Search:
     @property
     def seconds_left(self) -> float:
         """Time until the answer is wanted; 0 once nothing more may be done."""
-        return self.allowed.seconds_left
+        return allowance.current().seconds_left
 
     @property
     def goal(self) -> float | None:
@@ -354,7 +343,6 @@ class _Search:
             best or replace(self.last, problem=self.problem),
             status=status,
             bound=bound,
-            seconds=time.monotonic() - self.started,
             batches=tuple(self.rows[batch] for batch in sorted(self.rows)),
             batch_proof=self._proof(bound),
             interrupted=self.interrupted,

@@ -4,7 +4,6 @@ else one question for each engine.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from placer.cost_model.estimate import replanned
@@ -29,19 +28,15 @@ def best_executed(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
     nobody asks for a compression, an engine without that of the model's profile sends messages as
     they are, and the problem of the result asks for that.
     """
-    began = time.perf_counter()
-    with allowance.opened(
-        options.time_limit_s, options.memory_limit_bytes, options.cancel
-    ) as allowed:
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         whole = ask(problem, options)
         if whole.placement is None or not whole.placement.unexecuted:
             return whole
         found: list[Result] = []
         for asked in questions(problem):
-            left = max(0.0, allowed.seconds_left)
-            own = replace(
-                options, time_limit_s=left, start=None, hint=_hint(whole.placement, asked)
-            )
+            left_s = allowance.current().seconds_left
+            hint = _hint(whole.placement, asked)
+            own = replace(options, time_limit_s=left_s, start=None, hint=hint)
             answer = ask(asked, own)
             # What an engine executes is some of what was asked, unless it sends other messages.
             same = asked.compression == problem.compression
@@ -54,12 +49,7 @@ def best_executed(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
     best = _best(executed, found)
     same = best.problem.compression == problem.compression
     kept = replace(best.problem, requirements=replace(best.problem.requirements, engine=""))
-    return replace(
-        best,
-        problem=problem if same else kept,
-        seconds=time.perf_counter() - began,
-        limits=options.asked,
-    )
+    return replace(best, problem=problem if same else kept, limits=options.asked)
 
 
 def questions(problem: Problem) -> Iterator[Problem]:

@@ -8,7 +8,6 @@ to be alike. A bound by price and speed alone tells which kinds are worth asking
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -51,12 +50,9 @@ def best_of_kinds(
     of one kind where they are alike, and bound them where they are not. ``draws_alike`` tells
     whether the solver, which proves its answers, has drafts of machines of one kind.
     """
-    with allowance.opened(
-        options.time_limit_s, options.memory_limit_bytes, options.cancel
-    ) as allowed:
-        began = time.perf_counter()
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         own = replace(options, certificate=False)
-        search = _KindSearch(problem, ask, own, solver, allowed, proves=True)
+        search = _KindSearch(problem, ask, own, solver, proves=True)
         search.draws_alike = draws_alike
         found, is_open = _looked_at(problem, ask, options, search)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
@@ -64,7 +60,7 @@ def best_of_kinds(
             options.on_better(found.value)
         if unlike or is_open:
             found = search.beside(found)
-        return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
+        return replace(found, limits=options.asked)
 
 
 def _looked_at(

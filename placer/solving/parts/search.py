@@ -19,7 +19,6 @@ from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.allowance import Allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 
@@ -45,25 +44,19 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class PartSearch:
-    """The best answer so far, and the parts that are open, the best bound first. Mutable. ``left``
-    holds what was stopped, ``share`` that of the remaining time which a part may take,
-    ``most_short`` the questions of a search whose answer is only compared with.
+    """The best answer so far, and the parts that are open, the best bound first. Mutable. It is
+    made in the allowance that it runs in. ``left`` holds what was stopped, ``share`` that of the
+    remaining time which a part may take, ``most_short`` the questions of a search whose answer is
+    only compared with.
     """
 
     most_short = 16
 
     def __init__(
-        self,
-        problem: Problem,
-        ask: Ask,
-        options: SolveOptions,
-        solver: str,
-        allowed: Allowance,
-        *,
-        proves: bool,
+        self, problem: Problem, ask: Ask, options: SolveOptions, solver: str, *, proves: bool
     ) -> None:
         self.problem, self.ask, self.options = problem, ask, options
-        self.solver, self.allowed, self.proves = solver, allowed, proves
+        self.solver, self.allowed, self.proves = solver, allowance.current(), proves
         self.best: Result | None = None
         self.last: Result | None = None
         self.open: list[tuple[float, int, int, Part]] = []
@@ -209,9 +202,8 @@ class PartSearch:
         asked = replace(self.problem, requirements=replace(self.problem.requirements, **wishes))
         if self.spent or not asked.modes:
             return
-        with allowance.opened(seconds, own.memory_limit_bytes, own.cancel) as allowed:
-            search = type(self)(asked, self.ask, own, self.solver, allowed, proves=False)
-            found = search.run()
+        with allowance.opened(seconds, own.memory_limit_bytes, own.cancel):
+            found = type(self)(asked, self.ask, own, self.solver, proves=False).run()
         self.count(found)
         if found.placement is not None:
             self.offer(found.placement, found)

@@ -10,7 +10,6 @@ machines then keep up.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -56,14 +55,9 @@ def best_worker_count(
     bounds them. Plans that are slower than the fastest of the same machines are asked about where
     they may be better, since they pay for fewer steps.
     """
-    with allowance.opened(
-        options.time_limit_s, options.memory_limit_bytes, options.cancel
-    ) as allowed:
-        began = time.perf_counter()
-        found = _CountSearch(
-            problem, ask, replace(options, certificate=False), solver, allowed, proves=proves
-        ).run()
-        return replace(found, seconds=time.perf_counter() - began)
+    own = replace(options, certificate=False)
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+        return _CountSearch(problem, ask, own, solver, proves=proves).run()
 
 
 class _Count(Part, frozen=True, kw_only=True):
