@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
@@ -50,6 +50,17 @@ class Multiplier(Struct, frozen=True, kw_only=True):
             return "no more samples"
         return f"{abs(more)} % {'more' if more > 0 else 'fewer'} samples"
 
+    @property
+    def figures(self) -> tuple[float, float, float]:
+        """The value with both of its ends."""
+        return self.value, self.low, self.high
+
+    @staticmethod
+    def of(figures: Iterable[float], basis: str, source: str) -> Multiplier:
+        """Build a multiplier of a value, its low and its high end."""
+        value, low, high = figures
+        return Multiplier(value=value, low=low, high=high, basis=basis, source=source)
+
 
 PLAIN = Multiplier(value=1.0, low=1.0, high=1.0, basis="published", source="synchronous steps")
 
@@ -72,13 +83,7 @@ def samples_to_target(
     """
     for strategy, value in given:
         if strategy == exchange.strategy:
-            return Multiplier(
-                value=value,
-                low=value,
-                high=value,
-                basis="given",
-                source="given with --samples-to-target",
-            )
+            return Multiplier.of([value] * 3, "given", "given with --samples-to-target")
     if exchange.strategy == "none":
         return PLAIN
     if traits(exchange.strategy).outer:
@@ -97,10 +102,8 @@ def samples_to_target(
 
 def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
     """Return the samples to target of an exchange for one problem, its batch included."""
-    row, factor = (
-        samples_to_target(exchange, problem.requirements.samples_to_target, problem.profile),
-        batch_factor(problem),
-    )
+    row = samples_to_target(exchange, problem.requirements.samples_to_target, problem.profile)
+    factor = batch_factor(problem)
     if factor == 1:
         return row
     text = (
@@ -109,12 +112,10 @@ def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
     )
     sure = (row.low, row.high) == (1, 1)
     source = f"{text} (given; McCandlish et al., 2018)"
-    return Multiplier(
-        value=row.value * factor,
-        low=row.low * factor,
-        high=row.high * factor,
-        basis="given" if sure else row.basis,
-        source=source if sure else f"{row.source}; {source}",
+    return Multiplier.of(
+        (figure * factor for figure in row.figures),
+        "given" if sure else row.basis,
+        source if sure else f"{row.source}; {source}",
     )
 
 
@@ -157,14 +158,11 @@ def _outer(
     delayed = traits(strategy).always_overlaps
     size = int(PARAMETERS[0]) if parameters is None else parameters
     known = language and was_trained(size)
-    value, low, high = times_samples(size, local_steps, delayed=delayed, known=known)
     words = "2 to 8 replicas, decoders of 35 M to 10 B parameters; losses turned into samples"
-    losses = Multiplier(
-        value=value,
-        low=low,
-        high=high,
-        basis="estimated" if known else "assumed",
-        source="Charles et al. (2025), Tables 4 and 5, and Douillard et al. (2025), Table 6: "
+    losses = Multiplier.of(
+        times_samples(size, local_steps, delayed=delayed, known=known),
+        "estimated" if known else "assumed",
+        "Charles et al. (2025), Tables 4 and 5, and Douillard et al. (2025), Table 6: "
         f"{words}{'' if known else ', and this is another model'}",
     )
     return _together([losses, _row("outer-compression", compression)])
@@ -175,27 +173,22 @@ def _without_outer(local_steps: int, parameters: int) -> Multiplier:
     table's, but no better than DiLoCo's. Douillard et al. (DiLoCo, 2023) find plain averages of
     models worse than an outer optimizer.
     """
-    table_row = _local_steps(local_steps)
-    value, low, high = times_samples(parameters, local_steps, delayed=False, known=False)
-    return Multiplier(
-        value=max(table_row.value, value),
-        low=max(table_row.low, low),
-        high=max(table_row.high, high),
-        basis="assumed",
-        source="no better than with an outer optimizer, of which losses are published: Charles et "
-        "al. (2025); without one assumed",
+    outer = times_samples(parameters, local_steps, delayed=False, known=False)
+    return Multiplier.of(
+        map(max, _local_steps(local_steps).figures, outer),
+        "assumed",
+        "no better than with an outer optimizer, of which losses are published: Charles et al. "
+        "(2025); without one assumed",
     )
 
 
 def _together(rows: Sequence[Multiplier]) -> Multiplier:
     counted = [row for row in rows if row.high > 1] or [PLAIN]
     bases = {row.basis for row in counted}
-    return Multiplier(
-        value=math.prod(row.value for row in rows),
-        low=math.prod(row.low for row in rows),
-        high=math.prod(row.high for row in rows),
-        basis=next((b for b in ("assumed", "estimated") if b in bases), "published"),
-        source="; ".join(row.source for row in counted),
+    return Multiplier.of(
+        map(math.prod, zip(*(row.figures for row in rows), strict=True)),
+        next((b for b in ("assumed", "estimated") if b in bases), "published"),
+        "; ".join(row.source for row in counted),
     )
 
 
@@ -219,16 +212,10 @@ def _local_steps(count: int) -> Multiplier:
         return upper
     before, lower = max((h, row) for h, row in rows if h < count)
     share = math.log(count / before) / math.log(after / before)
-    value, low, high = (
-        a + share * (b - a)
-        for a, b in ((lower.value, upper.value), (lower.low, upper.low), (lower.high, upper.high))
-    )
-    return Multiplier(
-        value=value,
-        low=low,
-        high=high,
-        basis=upper.basis,
-        source=f"H {before}{ARROW}{after}: {upper.source}",
+    return Multiplier.of(
+        (a + share * (b - a) for a, b in zip(lower.figures, upper.figures, strict=True)),
+        upper.basis,
+        f"H {before}{ARROW}{after}: {upper.source}",
     )
 
 
@@ -245,19 +232,15 @@ def _row(factor: str, setting: str) -> Multiplier:
 @lru_cache(maxsize=1)
 def table() -> dict[tuple[str, str], Multiplier]:
     """Return the default table, catalogs/convergence.csv, by factor and setting."""
-    with (shipped_folder("catalogs") / "convergence.csv").open(
-        encoding="utf-8", newline=""
-    ) as handle:
-        return {
-            (row["factor"], row["setting"]): Multiplier(
-                value=float(row["value"]),
-                low=float(row["low"]),
-                high=float(row["high"]),
-                basis=row["basis"],
-                source=row["source"],
-            )
-            for row in csv.DictReader(handle)
-        }
+    return {
+        (row["factor"], row["setting"]): convert(row, Multiplier, strict=False)
+        for row in _shipped_rows("convergence.csv")
+    }
+
+
+def _shipped_rows(file: str) -> list[dict[str, str]]:
+    with (shipped_folder("catalogs") / file).open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
 
 
 PARAMETERS = (35e6, 10e9)
@@ -295,10 +278,17 @@ OUTSIDE_SPREAD = 1.5
 class Loss(Struct, frozen=True, kw_only=True):
     """A published loss of DiLoCo beside that of data-parallel training at the same tokens."""
 
+    strategy: str
     parameters: float
     replicas: int
     local_steps: int
-    excess: float
+    loss: float
+    data_parallel_loss: float
+
+    @property
+    def excess(self) -> float:
+        """Logarithm of the one loss over the other."""
+        return math.log(self.loss / self.data_parallel_loss)
 
 
 def was_trained(parameters: int) -> bool:
@@ -394,15 +384,7 @@ def _between(at: float, points: Sequence[tuple[float, float]]) -> float:
 @lru_cache(maxsize=1)
 def published() -> dict[str, tuple[Loss, ...]]:
     """Return the published losses by strategy."""
-    rows: dict[str, list[Loss]] = defaultdict(list)
-    with (shipped_folder("catalogs") / "diloco.csv").open(encoding="utf-8", newline="") as handle:
-        for row in csv.DictReader(handle):
-            rows[row["strategy"]].append(
-                Loss(
-                    parameters=float(row["parameters"]),
-                    replicas=int(row["replicas"]),
-                    local_steps=int(row["local_steps"]),
-                    excess=math.log(float(row["loss"]) / float(row["data_parallel_loss"])),
-                )
-            )
-    return {strategy: tuple(losses) for strategy, losses in rows.items()}
+    rows: dict[str, tuple[Loss, ...]] = defaultdict(tuple)
+    for row in _shipped_rows("diloco.csv"):
+        rows[row["strategy"]] += (convert(row, Loss, strict=False),)
+    return dict(rows)
