@@ -48,7 +48,12 @@ class Violation(Struct, frozen=True):
     message: str
 
 
-Violations = Iterator[Violation]
+Violations = Iterator[tuple[str, str]]
+"""Codes and messages."""
+
+
+def _all(*broken: Violations) -> tuple[Violation, ...]:
+    return tuple(Violation(*pair) for each in broken for pair in each)
 
 
 def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
@@ -73,26 +78,24 @@ def priced(placement: Placement, problem: Problem) -> tuple[Outcome, tuple[Viola
     # only a rule of residency reads them
     moves = moves_before(placement, problem) if wish.datasets and wish.kept else ()
     phases = (*exchange_phases(placement, problem), *activations(placement, problem))
-    return outcome, (
-        *_function_time(outcome, problem),
-        *(Violation("residency", text) for text in leaks(placement, phases, moves, problem)),
-        *broken_limits(outcome, wish),
-    )
+    leaking = (("residency", text) for text in leaks(placement, phases, moves, problem))
+    seen = _all(_function_time(outcome, problem), leaking)
+    return outcome, (*seen, *broken_limits(outcome, wish))
 
 
 def violations_without_price(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     """List those `violations` that show before anything is timed or priced."""
-    return (
-        *_group_violations(placement, problem),
-        *_kind_violations(placement, problem),
-        *_island_violations(placement, problem),
-        *_plan_refusals(placement, problem),
-        *_quota_violations(placement, problem),
-        *_exchange_violations(placement, problem),
-        *_count_violations(placement, problem),
-        *_unplaced_data(placement, problem),
-        *_unused(placement, problem),
-        *_share_violations(placement, problem),
+    return _all(
+        _group_violations(placement, problem),
+        _kind_violations(placement, problem),
+        _island_violations(placement, problem),
+        _plan_refusals(placement, problem),
+        _quota_violations(placement, problem),
+        _exchange_violations(placement, problem),
+        _count_violations(placement, problem),
+        _unplaced_data(placement, problem),
+        _unused(placement, problem),
+        _share_violations(placement, problem),
     )
 
 
@@ -102,11 +105,11 @@ def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]
     In the order budget, budget in total, deadline, carbon, throughput; ``outcome`` has emissions if
     the wishes count them.
     """
-    return (
-        *_budget_violations(outcome.usd.total, wish),
-        *_total_violations(outcome, wish),
-        *_carbon_violations(outcome, wish),
-        *_speed_violations(outcome.samples_per_second, wish),
+    return _all(
+        _budget_violations(outcome.usd.total, wish),
+        _total_violations(outcome, wish),
+        _carbon_violations(outcome, wish),
+        _speed_violations(outcome.samples_per_second, wish),
     )
 
 
@@ -114,24 +117,24 @@ def _budget_violations(usd_per_hour: float, wish: Requirements) -> Violations:
     budget = wish.budget_usd_per_hour
     if budget is not None and usd_per_hour > budget * (1 + TOLERANCE):
         text = f"{format_usd(usd_per_hour)}/h is above the budget of {format_usd(budget)}/h"
-        yield Violation("budget", text)
+        yield "budget", text
 
 
 def _speed_violations(samples_per_second: float, wish: Requirements) -> Violations:
     floor = wish.min_samples_per_second
     if floor is not None and samples_per_second < floor * (1 - TOLERANCE):
         text = f"{format_number(samples_per_second)} samples/s is below the floor"
-        yield Violation("throughput", f"{text} of {format_number(floor)} samples/s")
+        yield "throughput", f"{text} of {format_number(floor)} samples/s"
 
 
 def _carbon_violations(got: Outcome, wish: Requirements) -> Violations:
     """Yield emissions above their limit, or not known where they count."""
     limit, emitted = wish.max_carbon_g_per_hour, got.carbon_g_per_hour
     if wish.counts_carbon and emitted is None:
-        yield Violation("carbon", "nobody knows what a machine of this placement emits")
+        yield "carbon", "nobody knows what a machine of this placement emits"
     if limit is not None and emitted is not None and emitted > limit * (1 + TOLERANCE):
         text = f"{format_number(emitted)} g CO2e/h are above the limit of {format_number(limit)} g"
-        yield Violation("carbon", f"{text} CO2e/h")
+        yield "carbon", f"{text} CO2e/h"
 
 
 def _total_violations(got: Outcome, wish: Requirements) -> Violations:
@@ -141,32 +144,28 @@ def _total_violations(got: Outcome, wish: Requirements) -> Violations:
         usd = each * wish.samples / 1e6 + got.usd.compute * wish.startup_s / SECONDS_PER_HOUR
         if usd > wish.budget_usd * (1 + TOLERANCE):
             text = f"{format_usd(usd)} for {wish.samples:,} samples are above the budget of "
-            yield Violation("total-budget", f"{text}{format_usd(wish.budget_usd)} in total")
+            yield "total-budget", f"{text}{format_usd(wish.budget_usd)} in total"
     if limit is not None and each > limit * (1 + TOLERANCE):
         text = f"{format_usd(each)} per million samples are above the limit of {format_usd(limit)}"
-        yield Violation("total-budget", text)
+        yield "total-budget", text
     if wish.deadline_s is not None and wish.samples is not None:
         seconds = wish.samples / got.samples_per_second + wish.lead_s
         if wish.deadline_s < seconds * (1 - TOLERANCE):
             text = f"{wish.samples:,} samples take {format_duration(seconds)}, longer than"
             text += f" the deadline of {format_duration(wish.deadline_s)}"
-            yield Violation("deadline", text)
+            yield "deadline", text
 
 
 def _count_violations(placement: Placement, problem: Problem) -> Violations:
     wish, workers, regions = problem.requirements, placement.workers, len(placement.places)
     if not wish.min_workers <= workers <= wish.max_workers:
-        text = f"{workers} workers are not within {wish.min_workers}..{wish.max_workers}"
-        yield Violation("workers", text)
+        yield "workers", f"{workers} workers are not within {wish.min_workers}..{wish.max_workers}"
     if wish.max_machines is not None and placement.machines > wish.max_machines:
-        text = f"{placement.machines} machines are above {wish.max_machines}"
-        yield Violation("machines", text)
+        yield "machines", f"{placement.machines} machines are above {wish.max_machines}"
     if not wish.min_regions <= regions <= wish.max_regions:
-        text = f"{regions} regions are not within {wish.min_regions}..{wish.max_regions}"
-        yield Violation("regions", text)
+        yield "regions", f"{regions} regions are not within {wish.min_regions}..{wish.max_regions}"
     if workers > problem.batch:
-        text = f"a step of {problem.batch} samples cannot be shared by {workers} workers"
-        yield Violation("batch", text)
+        yield "batch", f"a step of {problem.batch} samples cannot be shared by {workers} workers"
 
 
 def _unplaced_data(placement: Placement, problem: Problem) -> Violations:
@@ -174,43 +173,42 @@ def _unplaced_data(placement: Placement, problem: Problem) -> Violations:
     wish, used = problem.requirements, placement.places
     stay = needs_place(wish.datasets)
     for place in (place for place in stay if place not in used):
-        yield Violation("data", f"data must stay in {place}, where there is no worker")
+        yield "data", f"data must stay in {place}, where there is no worker"
     if wish.datasets and not wish.data_moves:
         for place in (place for place in used if place not in stay):
-            yield Violation("data", f"workers in {place} have no data")
+            yield "data", f"workers in {place} have no data"
 
 
 def _unused(placement: Placement, problem: Problem) -> Violations:
     for rule in problem.requirements.used:
         lacking = missing(rule, placement.groups)
         if lacking:
-            yield Violation("use", f"--use {rule.spec}: {lacking} too few")
+            yield "use", f"--use {rule.spec}: {lacking} too few"
 
 
 def _group_violations(placement: Placement, problem: Problem) -> Violations:
     for group in placement.parts:
         offer = offer_of(group, problem)
-        yield from (Violation(code, text) for code, text in problem.offer_problems(offer))
+        yield from problem.offer_problems(offer)
         where = problem.place_problem(group.place)
         if where:
-            yield Violation("place", where)
+            yield "place", where
         # Islands of several sizes may be of one offer.
         machines = sum(g.machine_count for g in placement.parts if g.offer_kind == group.offer_kind)
         if offer.available is not None and machines > offer.available:
-            text = f"{group.spec}: only {offer.available} of {offer.instance_type} exist"
-            yield Violation("quota", text)
+            yield "quota", f"{group.spec}: only {offer.available} of {offer.instance_type} exist"
         supply = problem.supply(offer)
         if supply is not None and machines > supply:
             text = f"{machines} spot machines {offer.instance_type} in {group.place}: no more than "
             text += f"{supply} are known to launch together; --supply any allows them"
-            yield Violation("supply", text)
+            yield "supply", text
 
 
 def _kind_violations(placement: Placement, problem: Problem) -> Violations:
     if problem.uniform and len(placement.kinds) > 1:
         names = ", ".join(sorted({group.worker_name for group in placement.groups}))
         text = f"{names} are unlike, and {problem.transport} divides a step equally: --mixed"
-        yield Violation("kinds", text)
+        yield "kinds", text
 
 
 def _island_violations(placement: Placement, problem: Problem) -> Violations:
@@ -220,14 +218,14 @@ def _island_violations(placement: Placement, problem: Problem) -> Violations:
         least, most = wish.min_island_machines or 1, wish.max_island_machines or group.machines
         if not least <= group.machines <= most:
             text = f"{group.spec}: {group.machines} machines to an island are not within "
-            yield Violation("island", f"{text}{least}..{most}")
+            yield "island", f"{text}{least}..{most}"
         limit = offer_of(group, problem).max_island_machines
         if limit is not None and group.machines > limit:
             text = f"{group.spec}: at most {limit} of {group.instance_type} are in one network"
-            yield Violation("island", text)
+            yield "island", text
         if group.machines > 1 and not wish.same_zone:
             text = f"{group.spec}: an island is in one zone, and --zones spread asks for several"
-            yield Violation("island", text)
+            yield "island", text
         if group.inner is not None:
             yield from _plan_violations(group.inner, wish)
 
@@ -236,7 +234,7 @@ def _plan_refusals(placement: Placement, problem: Problem) -> Violations:
     for group in placement.groups if problem.island_question is not None else ():
         refused = plan_of(group, problem, placement.workers)
         if isinstance(refused, Refusal):
-            yield Violation("batch", f"{group.spec}: {refused.reason}")
+            yield "batch", f"{group.spec}: {refused.reason}"
 
 
 def _plan_violations(inner: InnerPlan, wish: Requirements) -> Violations:
@@ -247,10 +245,9 @@ def _plan_violations(inner: InnerPlan, wish: Requirements) -> Violations:
             # A small share of the batch makes a microbatch smaller than the one asked for.
             if wanted is not None and inner.microbatch > wanted:
                 text = f"the plan {inner.spec[1:]} takes more than --microbatch {wanted} at once"
-                yield Violation("plan", text)
+                yield "plan", text
         elif wanted is not None and getattr(inner, field) != wanted:
-            text = f"the plan {inner.spec[1:]} does not follow --{flag} {wanted}"
-            yield Violation("plan", text)
+            yield "plan", f"the plan {inner.spec[1:]} does not follow --{flag} {wanted}"
 
 
 def _quota_violations(placement: Placement, problem: Problem) -> Violations:
@@ -262,12 +259,11 @@ def _quota_violations(placement: Placement, problem: Problem) -> Violations:
             text = f"{taken} {row.unit} exceed the joint quota of {row.most} {row.words}"
             if unknown:
                 text = f"the quota of {row.words} counts {unknown[0]}, whose vCPUs nobody knows"
-            yield Violation("quota", text)
+            yield "quota", text
     for bucket, gpus in sorted(quota_use(placement, problem).items()):
         most, (place, gpu, market) = problem.quota(*bucket), bucket
         if gpus > most:
-            text = f"{gpus} x {gpu} {market} in {place} exceed the quota of {most} GPUs"
-            yield Violation("quota", text)
+            yield "quota", f"{gpus} x {gpu} {market} in {place} exceed the quota of {most} GPUs"
 
 
 def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
@@ -310,35 +306,31 @@ def _share_violations(placement: Placement, problem: Problem) -> Violations:
     wish = problem.requirements
     if wish.has_shares or wish.speed_caps or wish.least_speed:
         parts = parts_of(placement, problem)
-        for code, text in broken_shares(wish.max_shares, wish.on_demand_floor, parts):
-            yield Violation(code, text)
+        yield from broken_shares(wish.max_shares, wish.on_demand_floor, parts)
         for text in broken_caps(wish.speed_caps, wish.least_speed, parts):
-            yield Violation("speed", text)
+            yield "speed", text
 
 
 def _exchange_violations(placement: Placement, problem: Problem) -> Violations:
     exchange, wish = placement.exchange, problem.requirements
     chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
     if (placement.workers == 1) == several:
-        text = f"{placement.workers} workers with the exchange '{exchange.strategy}'"
-        yield Violation("exchange", text)
+        yield "exchange", f"{placement.workers} workers with the exchange '{exchange.strategy}'"
     elif several and (exchange.strategy, exchange.local_steps) not in problem.modes:
         steps = f" with {exchange.local_steps} local steps" if exchange.local_steps > 1 else ""
         mode = f"{exchange.strategy}{steps}"
-        yield Violation("exchange", f"the exchange {mode} is not what {wish.exchange} admits")
+        yield "exchange", f"the exchange {mode} is not what {wish.exchange} admits"
     if len(placement.places) < chosen.least_regions:
         text = f"the exchange {exchange.strategy} needs workers in {chosen.least_regions} regions"
-        yield Violation("exchange", text)
+        yield "exchange", text
     if exchange.compression != problem.compression:
-        text = f"compression {exchange.compression} is not {problem.compression}"
-        yield Violation("compression", text)
+        yield "compression", f"compression {exchange.compression} is not {problem.compression}"
     if several and exchange.transport != problem.transport:
-        text = f"the transport {exchange.transport} is not {problem.transport}"
-        yield Violation("exchange", text)
+        yield "exchange", f"the transport {exchange.transport} is not {problem.transport}"
     overlap = overlaps(exchange.strategy, wanted=wish.overlap)
     if several and (exchange.streams, exchange.overlap) != (wish.streams, overlap):
         text = f"{exchange.streams} streams, overlap {exchange.overlap} are not what was asked for"
-        yield Violation("exchange", text)
+        yield "exchange", text
     yield from _hub_violations(placement, problem)
 
 
@@ -347,29 +339,28 @@ def _hub_violations(placement: Placement, problem: Problem) -> Violations:
     for name in ("aggregator", "storage"):
         wanted, got = getattr(wish, name), getattr(exchange, name)
         if wanted not in (None, got) and exchange.strategy != NO_EXCHANGE:
-            yield Violation(name, f"the {name} is in {got}, not in {wanted}")
+            yield name, f"the {name} is in {got}, not in {wanted}"
     hub = traits(exchange.strategy).hub
     if hub == "function":
         yield from _function_violations(placement, problem)
     if hub == "server":
         yield from _server_violations(placement, problem)
     if hub == "region" and exchange.aggregator not in placement.places:
-        text = f"the hub {exchange.aggregator} is not among the regions with workers"
-        yield Violation("exchange", text)
+        yield "exchange", f"the hub {exchange.aggregator} is not among the regions with workers"
 
 
 def _server_violations(placement: Placement, problem: Problem) -> Violations:
     server, market = placement.exchange.server, problem.requirements.market
     if server is None or server.place != placement.exchange.aggregator:
-        yield Violation("exchange", "a parameter server needs a machine at its place")
+        yield "exchange", "a parameter server needs a machine at its place"
         return
     offer, needed = server_offer(server, problem), server_bytes(placement.workers, problem)
     if offer.memory_gib * GIB < needed:
         text = f"{placement.workers} gradients and the model need {format_bytes(needed)} on the "
         text += f"server; {offer.instance_type} has {offer.memory_gib:g} GiB"
-        yield Violation("host-memory", text)
+        yield "host-memory", text
     if market not in ("any", offer.market):
-        yield Violation("market", f"the server is {offer.market}, not {market}")
+        yield "market", f"the server is {offer.market}, not {market}"
 
 
 def _function_violations(placement: Placement, problem: Problem) -> Violations:
@@ -377,14 +368,13 @@ def _function_violations(placement: Placement, problem: Problem) -> Violations:
     exchange, counts = placement.exchange, placement.workers_by_place
     hub, memory = exchange.aggregator, exchange.aggregator_memory_gib
     if hub is None or exchange.storage is None or memory is None:
-        text = f"a {exchange.strategy} exchange needs an aggregator and a store"
-        yield Violation("function", text)
+        yield "function", f"a {exchange.strategy} exchange needs an aggregator and a store"
         return
     sums = {hub: placement.workers}
     if traits(exchange.strategy).transport == "regional-stores":
         lacking = [place for place in counts if place not in problem.serverless_places]
         for place in lacking:
-            yield Violation("function", f"{place} has no function and store of its own")
+            yield "function", f"{place} has no function and store of its own"
         if lacking:
             return
         sums = {**counts, hub: max(len(counts), counts.get(hub, 0))}
@@ -395,7 +385,7 @@ def _function_violations(placement: Placement, problem: Problem) -> Violations:
             if needed > memory * GIB:
                 text = f"{format_bytes(needed)} of gradients do not fit {memory:g} GiB"
             most = f"a function in {function.place} has at most {function.max_memory_gib:g} GiB"
-            yield Violation("function", f"{text}; {most}")
+            yield "function", f"{text}; {most}"
             return
 
 
@@ -404,7 +394,7 @@ def _function_time(got: Outcome, problem: Problem) -> Violations:
         most = problem.function(run.place).max_seconds
         if run.seconds > most:
             text = f"the function in {run.place} runs {run.seconds:.0f} s; its provider allows "
-            yield Violation("function", f"{text}{most:g} s")
+            yield "function", f"{text}{most:g} s"
 
 
 def leaks(
