@@ -17,16 +17,9 @@ from placer.problem.copies import Copy, copies_of
 from placer.problem.exchange import goes_on_without, overlaps, traits
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Exchange
-from placer.problem.requirements import (
-    LOCAL,
-    OUTER,
-    SYNCHRONOUS,
-    JointLimit,
-    Requirements,
-    doublings,
-    joint_limits,
-)
+from placer.problem.requirements import LOCAL, OUTER, SYNCHRONOUS, Requirements, doublings
 from placer.problem.workers.islands import StepPart
+from placer.problem.workers.pool import JointLimit
 from placer.records import replace
 from placer.workload.constants import PUBLISHED, RINGS, Calibration
 from placer.workload.engines import ENGINES, engines_of
@@ -142,7 +135,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def joint_limits(self) -> tuple[JointLimit, ...]:
         """Limits on sums over all workers that the wishes set."""
-        return joint_limits(self.requirements)
+        wish = self.requirements
+        quotas = (JointLimit(most=row.most, quota=row) for row in wish.joint_quotas)
+        machines = [] if wish.max_machines is None else [JointLimit(most=wish.max_machines)]
+        together = (cap for cap in wish.speed_caps if cap.scope != "each")
+        caps = (JointLimit(most=cap.most, cap=cap) for cap in together)
+        return (*quotas, *machines, *caps)
 
     @property
     def fixed_workers(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -143,37 +143,6 @@ class Quota(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return machines * offer.gpu_count
         each = offer.stated_vcpus
         return machines * (self.vcpus + 1 if each is None else each)
-
-
-class Counted(Protocol):
-    """A kind of worker: what one of them takes of a limited sum."""
-
-    @property
-    def machines(self) -> int:
-        """Machines of one worker."""
-
-    @property
-    def offer(self) -> VmOffer:
-        """What they are rented as."""
-
-    @property
-    def speed_units(self) -> int:
-        """Speed of one worker in millionths of a sample per second."""
-
-
-class JointLimit(Struct, frozen=True, kw_only=True):
-    """At most so much of a joint quota, of speed under a cap, or of machines without either."""
-
-    most: int
-    quota: Quota | None = None
-    cap: SpeedCap | None = None
-
-    def taken(self, pool: Counted) -> int:
-        """Return what one worker takes."""
-        if self.cap is not None:
-            covered = self.cap.covers(pool.offer.place, pool.offer.market)
-            return pool.speed_units if covered else 0
-        return pool.machines if self.quota is None else self.quota.taken(pool.offer, pool.machines)
 
 
 class Kept(Struct, frozen=True, kw_only=True):
@@ -626,11 +595,3 @@ def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
         rule.count
         - sum(g.machine_count for g in groups if uses(rule, g.place, g.device, g.market)),
     )
-
-
-def joint_limits(wish: Requirements) -> tuple[JointLimit, ...]:
-    """List the limits on sums that the wishes set."""
-    quotas = (JointLimit(most=row.most, quota=row) for row in wish.joint_quotas)
-    machines = [] if wish.max_machines is None else [JointLimit(most=wish.max_machines)]
-    caps = (JointLimit(most=cap.most, cap=cap) for cap in wish.speed_caps if cap.scope != "each")
-    return (*quotas, *machines, *caps)

@@ -9,7 +9,8 @@ import msgspec
 
 from placer.market.catalog import VmOffer, worker_name
 from placer.problem.placement import WorkerGroup
-from placer.problem.shares import units_of
+from placer.problem.requirements import Quota
+from placer.problem.shares import SpeedCap, units_of
 from placer.records import replace
 from placer.workload.data_loading import Loader
 from placer.workload.inner_plan import InnerPlan
@@ -140,6 +141,21 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         """Workers that quotas, stock and caps allow."""
         most = self.machines_there // self.machines
         return most if self.speed_cap is None else min(most, self.speed_cap // self.speed_units)
+
+
+class JointLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """At most so much of a joint quota, of speed under a cap, or of machines without either."""
+
+    most: int
+    quota: Quota | None = None
+    cap: SpeedCap | None = None
+
+    def taken(self, pool: Pool) -> int:
+        """Return what one worker takes."""
+        if self.cap is not None:
+            covered = self.cap.covers(pool.offer.place, pool.offer.market)
+            return pool.speed_units if covered else 0
+        return pool.machines if self.quota is None else self.quota.taken(pool.offer, pool.machines)
 
 
 def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
