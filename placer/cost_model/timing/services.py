@@ -18,44 +18,24 @@ as much less.
 """
 
 
-def store_transfer_seconds(
-    byte_count: float,
-    link: Link,
-    services: ServiceConstants,
-    *,
-    start: bool,
-    cap: float,
-    streams: int = 1,
-    case: int = 0,
-) -> float:
-    """Time to put or get one object: affine in its bytes, never bytes over bandwidth alone."""
-    speed = min(cap * streams / STORE_SPREAD[case], link.speed(streams, case))
-    begun = services.start_s if start else 0.0
-    return STORE_SPREAD[case] * (begun + services.round_trips * link.rtt_s) + byte_count / speed
-
-
 def worker_transfer_seconds(
     gradient_bytes: float, link: Link, services: ServiceConstants, streams: int = 1, case: int = 0
 ) -> float:
-    """Time in which a worker puts its gradient into a store, or gets the mean from it."""
-    return store_transfer_seconds(
-        gradient_bytes,
-        link,
-        services,
-        start=True,
-        cap=services.stream_bytes_per_s,
-        streams=streams,
-        case=case,
-    )
+    """Time in which a worker puts its gradient into a store, or gets the mean from it: affine in
+    its bytes, never bytes over bandwidth alone.
+    """
+    most = services.stream_bytes_per_s * streams / STORE_SPREAD[case]
+    begun_s = services.start_s + services.round_trips * link.rtt_s
+    return STORE_SPREAD[case] * begun_s + gradient_bytes / min(most, link.speed(streams, case))
 
 
 def function_transfer_seconds(
     gradient_bytes: float, link: Link, services: ServiceConstants, case: int = 0
 ) -> float:
-    """Time in which a running function reads or writes one object."""
-    return store_transfer_seconds(
-        gradient_bytes, link, services, start=False, cap=services.function_bytes_per_s, case=case
-    )
+    """Time in which a running function reads or writes one object; affine as well."""
+    most = services.function_bytes_per_s / STORE_SPREAD[case]
+    begun_s = services.round_trips * link.rtt_s
+    return STORE_SPREAD[case] * begun_s + gradient_bytes / min(most, link.speed(1, case))
 
 
 def aggregate_seconds(

@@ -305,17 +305,16 @@ def loaded_speeds(
         speeds = [min(speeds)] * len(speeds)
     if problem.data_store is None:  # the data is with the workers, which share nothing
         return speeds
-    readers = []
-    for (pool, count), speed in zip(machines, speeds, strict=True):
-        readers.append(
-            Readers(
-                count=count,
-                speed=speed,
-                loader=pool.loader,
-                site=pool.place,
-                line=problem.line_samples_per_s(pool.place, case),
-            )
+    readers = [
+        Readers(
+            count=count,
+            speed=speed,
+            loader=pool.loader,
+            site=pool.place,
+            line=problem.line_samples_per_s(pool.place, case),
         )
+        for (pool, count), speed in zip(machines, speeds, strict=True)
+    ]
     return speeds_within(
         readers,
         problem.most_loaded_samples_per_s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -12,16 +12,6 @@ from msgspec import Struct
 from placer.market.network.graph import Link, Network
 from placer.problem.exchange import Phase
 from placer.workload.constants import HIVEMIND, Calibration, ServiceConstants, peer_of
-
-
-class Links(Protocol):
-    """What the timing of transfers asks of a network."""
-
-    def link(self, src: str, dst: str) -> Link:
-        """Find the link from one place to another."""
-
-    def machine_bytes_per_s(self, place: str) -> float:
-        """Return what one worker sends or receives in all."""
 
 
 class Lanes(Struct, frozen=True):
@@ -43,6 +33,8 @@ class Lanes(Struct, frozen=True):
         return self.network.machine_bytes_per_s(place, self.machines.get(place, 1))
 
 
+Links = Network | Lanes
+"""What the timing of transfers asks."""
 DIRECT = frozenset({"butterfly", "leaders", "region-hub", "region-gossip"})
 """Transports in which workers send to each other; to a store or a server one machine sends."""
 
