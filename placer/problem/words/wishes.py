@@ -9,6 +9,7 @@ the request document and by changed worlds.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 
@@ -56,23 +57,26 @@ METAVARS: Mapping[str, str] = {
     "text": "NAME",
 }
 """How words are shown in ``--help``, by reader, where a row does not say it."""
+USUAL_READERS: Mapping[object, str] = {bool: "flag", str | None: "text", str | int | None: "count"}
+"""Readers by the types that Python takes, where a row names none."""
 
 
 class Wish(Struct, frozen=True, kw_only=True):
     """One row of the table.
 
-    ``group`` is what it is about: the documentation of the Python functions lists wishes by it.
-    ``reader`` is a name of `placer.problem.words.readers.READERS`, and ``fields`` are those of
-    `Requirements` that it sets, in its order; none where the wish changes catalog, profile or
-    constants. ``example`` are words for messages and tests. ``help`` is one line of ``--help``;
-    ``more`` stands in the documentation of Python alone. ``default`` are words that hold where the
-    wish is not given. ``keys`` show it in the request document. ``changes``: ``--set`` of a changed
-    world takes it, and may multiply it (``scales``) or take it away with ``none`` (``removable``;
-    by default where nothing may be asked for).
+    ``group`` is what it is about, which `about_training` and the like set: the documentation of
+    the Python functions lists wishes by it. ``reader`` is a name of
+    `placer.problem.words.readers.READERS`, by default of `USUAL_READERS`, and ``fields`` are
+    those of `Requirements` that it sets, in its order; none where the wish changes catalog,
+    profile or constants. ``example`` are words for messages and tests. ``help`` is one line of
+    ``--help``; ``more`` stands in the documentation of Python alone. ``default`` are words that
+    hold where the wish is not given. ``keys`` show it in the request document. ``changes``:
+    ``--set`` of a changed world takes it, and may multiply it (``scales``) or take it away with
+    ``none`` (``removable``; by default where nothing may be asked for).
     """
 
     group: str
-    reader: str
+    reader: str = ""
     metavar: str = ""
     example: str = "yes"
     help: str
@@ -109,13 +113,22 @@ class Wish(Struct, frozen=True, kw_only=True):
         return NUMBERS.get(self.reader)
 
 
+about_training = partial(Wish, group="training")
+about_exchange = partial(Wish, group="exchange")
+about_plan = partial(Wish, group="inside a worker")
+about_data = partial(Wish, group="data")
+about_assumptions = partial(Wish, group="assumptions")
+about_limits = partial(Wish, group="limits")
+about_machines = partial(Wish, group="machines")
+about_risk = partial(Wish, group="risk")
+
+
 class TrainingWishes(TypedDict, total=False):
     """The words that say what is trained and how: all that a placement given by hand needs."""
 
     tbs: Annotated[
         Range | None,
-        Wish(
-            group="training",
+        about_training(
             fields=("target_batch_size", "batch_range", "batch_tokens"),
             reader="batch",
             keys=("target_batch_size", "batch_range"),
@@ -131,9 +144,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     critical_batch: Annotated[
         str | int | None,
-        Wish(
-            group="training",
-            reader="count",
+        about_training(
             example="64K",
             help="Gradient noise scale: samples to target grow with 1 + TBS / N.",
             scales=True,
@@ -141,9 +152,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     samples: Annotated[
         str | int | None,
-        Wish(
-            group="training",
-            reader="count",
+        about_training(
             example="10M",
             help="Samples to train on, at equal progress, such as 10M: adds time and money in "
             "total.",
@@ -152,8 +161,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     tokens: Annotated[
         str | int | None,
-        Wish(
-            group="training",
+        about_training(
             reader="tokens",
             example="10B",
             help="Tokens to train a language model on, such as 10B, in place of --samples.",
@@ -163,8 +171,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     startup: Annotated[
         str | float | None,
-        Wish(
-            group="training",
+        about_training(
             fields=("startup_s",),
             reader="startup",
             example="5min",
@@ -177,10 +184,8 @@ class TrainingWishes(TypedDict, total=False):
     ]
     seq_len: Annotated[
         str | int | None,
-        Wish(
-            group="training",
+        about_training(
             fields=("sequence_length",),
-            reader="count",
             example="4096",
             help="Tokens of one sequence of a language model; default: the profile's.",
             more="The default batch keeps its tokens.",
@@ -190,9 +195,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     lora: Annotated[
         str | int | None,
-        Wish(
-            group="training",
-            reader="count",
+        about_training(
             metavar="RANK",
             example="16",
             help="Train adapters of this rank at every matrix of a frozen language model, 128 "
@@ -202,9 +205,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     qlora: Annotated[
         str | int | None,
-        Wish(
-            group="training",
-            reader="count",
+        about_training(
             metavar="RANK",
             example="16",
             help="The same with the frozen model in 4 bits.",
@@ -213,8 +214,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     exchange: Annotated[
         str,
-        Wish(
-            group="exchange",
+        about_exchange(
             reader="exchange",
             metavar="NAME",
             example="all-reduce",
@@ -224,8 +224,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     local_steps: Annotated[
         Range | None,
-        Wish(
-            group="exchange",
+        about_exchange(
             fields=("min_local_steps", "max_local_steps"),
             reader="local_steps",
             keys=("local_steps",),
@@ -237,27 +236,16 @@ class TrainingWishes(TypedDict, total=False):
     ]
     streams: Annotated[
         str | int,
-        Wish(
-            group="exchange",
-            reader="count",
-            example="4",
-            help="TCP streams of each pair of machines.",
-            default="1",
+        about_exchange(
+            reader="count", example="4", help="TCP streams of each pair of machines.", default="1"
         ),
     ]
     overlap: Annotated[
-        bool,
-        Wish(
-            group="exchange",
-            reader="flag",
-            help="Overlap the exchange with the next step: one step of staleness.",
-        ),
+        bool, about_exchange(help="Overlap the exchange with the next step: one step of staleness.")
     ]
     quorum: Annotated[
         str | int | None,
-        Wish(
-            group="exchange",
-            reader="count",
+        about_exchange(
             metavar="K",
             example="2",
             help="Exchanges of local-sgd and diloco go on when K workers have answered.",
@@ -266,8 +254,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     grace: Annotated[
         str | float | None,
-        Wish(
-            group="exchange",
+        about_exchange(
             fields=("grace_s",),
             reader="seconds",
             example="30s",
@@ -278,8 +265,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     samples_to_target: Annotated[
         Names | Mapping[str, float] | None,
-        Wish(
-            group="exchange",
+        about_exchange(
             reader="multipliers",
             metavar="NAME=X",
             example="local-sgd=1.2",
@@ -289,8 +275,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     aggregator: Annotated[
         str | None,
-        Wish(
-            group="exchange",
+        about_exchange(
             fields=("aggregator", "function"),
             reader="aggregator",
             keys=("aggregator",),
@@ -303,8 +288,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     storage: Annotated[
         str | None,
-        Wish(
-            group="exchange",
+        about_exchange(
             reader="store",
             metavar="PLACE",
             example="aws/us-west-2",
@@ -314,9 +298,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     compression: Annotated[
         str | None,
-        Wish(
-            group="exchange",
-            reader="text",
+        about_exchange(
             example="fp16",
             help="none, fp16, int8; with DiLoCo int4, sparse. Default: the profile's.",
             removable=False,
@@ -324,9 +306,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     transport: Annotated[
         str | None,
-        Wish(
-            group="exchange",
-            reader="text",
+        about_exchange(
             example="gloo",
             help="Software that averages inside a zone: nccl, gloo or hivemind; default: the "
             "catalog's.",
@@ -335,9 +315,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     sharding: Annotated[
         str | None,
-        Wish(
-            group="inside a worker",
-            reader="text",
+        about_plan(
             example="zero-3",
             help="What each GPU holds a share of: none, zero-1, zero-2, zero-3 (FSDP) or hybrid; "
             "default: the fastest that fits.",
@@ -345,46 +323,31 @@ class TrainingWishes(TypedDict, total=False):
     ]
     tp: Annotated[
         str | int | None,
-        Wish(
-            group="inside a worker",
+        about_plan(
             fields=("tensor_parallel",),
-            reader="count",
             example="2",
             help="GPUs of one machine that share each matrix: 1, 2, 4 or 8.",
         ),
     ]
     checkpointing: Annotated[
         str | None,
-        Wish(
-            group="inside a worker",
-            reader="text",
+        about_plan(
             example="full",
             help="Activations that are recomputed in the backward pass: none, selective or full.",
         ),
     ]
     microbatch: Annotated[
-        str | int | None,
-        Wish(
-            group="inside a worker",
-            reader="count",
-            example="4",
-            help="Sequences that each GPU takes at once.",
-        ),
+        str | int | None, about_plan(example="4", help="Sequences that each GPU takes at once.")
     ]
     precision: Annotated[
         str | None,
-        Wish(
-            group="inside a worker",
-            reader="text",
-            example="bf16",
-            help="Number format of the products: bf16, fp16, tf32, fp32 or fp8.",
+        about_plan(
+            example="bf16", help="Number format of the products: bf16, fp16, tf32, fp32 or fp8."
         ),
     ]
     software: Annotated[
         str | None,
-        Wish(
-            group="inside a worker",
-            reader="text",
+        about_plan(
             example="nvidia-te",
             help="What trains: torch-2023 (PyTorch), torch-compiled (torchtitan, tuned LoRA), "
             "hf-eager or torchtune, each also with -8bit behind it (states of AdamW in 8 bits), or "
@@ -393,8 +356,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     data: Annotated[
         Names | os.PathLike[str] | Mapping[str, str] | None,
-        Wish(
-            group="data",
+        about_data(
             fields=("data_store", "datasets"),
             reader="data",
             metavar="[SIZE@]STORE|PLACE=N:stay",
@@ -407,8 +369,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     passes: Annotated[
         str | float,
-        Wish(
-            group="data",
+        about_data(
             reader="number",
             metavar="N",
             example="3",
@@ -419,8 +380,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     data_size: Annotated[
         str | None,
-        Wish(
-            group="data",
+        about_data(
             fields=("data_bytes",),
             reader="bytes",
             metavar="SIZE",
@@ -431,9 +391,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     data_cache: Annotated[
         str | None,
-        Wish(
-            group="data",
-            reader="text",
+        about_data(
             example="disk",
             help="Where later epochs read from: auto (local disks that hold the data), disk, none; "
             "default: auto.",
@@ -441,8 +399,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     data_source: Annotated[
         str | None,
-        Wish(
-            group="data",
+        about_data(
             reader="source",
             metavar="STORE|none",
             example="none",
@@ -453,8 +410,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     keep: Annotated[
         Names | Mapping[str, str] | None,
-        Wish(
-            group="data",
+        about_data(
             fields=("kept",),
             reader="kept",
             metavar="KIND=AREA",
@@ -466,8 +422,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     interruption: Annotated[
         str | float | None,
-        Wish(
-            group="assumptions",
+        about_assumptions(
             reader="share",
             example="30%",
             help="Chance per month that a spot machine is reclaimed; default: the table of "
@@ -476,8 +431,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     unavailable: Annotated[
         str | float | None,
-        Wish(
-            group="assumptions",
+        about_assumptions(
             reader="share",
             example="5%",
             help="Share of the time a zone has no spot capacity; default: placer capacity show.",
@@ -485,8 +439,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     links: Annotated[
         Names | Mapping[tuple[str, str], str] | None,
-        Wish(
-            group="assumptions",
+        about_assumptions(
             fields=(),
             reader="links",
             metavar="A:B=RATE",
@@ -500,8 +453,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     own: Annotated[
         Names | Mapping[str, str] | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=(),
             reader="own",
             metavar="NAME=NxGPU@PLACE",
@@ -516,8 +468,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     figures: Annotated[
         str,
-        Wish(
-            group="assumptions",
+        about_assumptions(
             fields=(),
             reader="figures",
             metavar="defended|book",
@@ -531,8 +482,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     calibration: Annotated[
         "str | os.PathLike[str] | Calibration | Overlay | None",
-        Wish(
-            group="assumptions",
+        about_assumptions(
             fields=(),
             reader="calibration",
             keys=("calibration",),
@@ -544,8 +494,7 @@ class TrainingWishes(TypedDict, total=False):
     ]
     zones: Annotated[
         str,
-        Wish(
-            group="assumptions",
+        about_assumptions(
             fields=("same_zone",),
             reader="zones",
             metavar="one|spread",
@@ -562,8 +511,7 @@ class Wishes(TrainingWishes, total=False):
 
     budget: Annotated[
         str | None,
-        Wish(
-            group="limits",
+        about_limits(
             fields=("budget_usd_per_hour", "budget_usd", "budget_rate"),
             reader="budget",
             metavar="USD[/h]",
@@ -576,8 +524,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     min_throughput: Annotated[
         str | float | None,
-        Wish(
-            group="limits",
+        about_limits(
             fields=("min_samples_per_second",),
             reader="rate",
             metavar="N/s",
@@ -589,8 +536,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     deadline: Annotated[
         str | float | None,
-        Wish(
-            group="limits",
+        about_limits(
             fields=("deadline_s",),
             reader="deadline",
             metavar="TIME|DAY",
@@ -604,8 +550,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     max_carbon: Annotated[
         str | None,
-        Wish(
-            group="limits",
+        about_limits(
             fields=("max_carbon_g_per_hour",),
             reader="carbon",
             metavar="g/h",
@@ -616,8 +561,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     objective: Annotated[
         str | None,
-        Wish(
-            group="limits",
+        about_limits(
             fields=("objective", "expected"),
             reader="objective",
             metavar="NAME",
@@ -632,8 +576,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     gpu: Annotated[
         Names | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("gpus",),
             reader="gpus",
             metavar="A,B",
@@ -643,8 +586,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     places: Annotated[
         Names | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("places_in",),
             reader="places",
             example="gcp/us-*,aws",
@@ -655,8 +597,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     not_places: Annotated[
         Names | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("places_not_in",),
             reader="places",
             example="gcp/us-west1",
@@ -666,8 +607,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     use: Annotated[
         Names | Mapping[str, str] | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("used",),
             reader="used",
             metavar="PLACE[=NxDEVICE]",
@@ -678,20 +618,10 @@ class Wishes(TrainingWishes, total=False):
             keys=("use",),
         ),
     ]
-    spot: Annotated[
-        bool,
-        Wish(
-            group="machines",
-            fields=(),
-            reader="flag",
-            help="Short for --market spot.",
-            changes=False,
-        ),
-    ]
+    spot: Annotated[bool, about_machines(fields=(), help="Short for --market spot.", changes=False)]
     market: Annotated[
         str,
-        Wish(
-            group="machines",
+        about_machines(
             reader="market",
             metavar="NAME",
             example="spot",
@@ -702,8 +632,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     workers: Annotated[
         Range,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("min_workers", "max_workers"),
             reader="workers",
             example="2..8",
@@ -715,18 +644,13 @@ class Wishes(TrainingWishes, total=False):
     ]
     machines: Annotated[
         str | int | None,
-        Wish(
-            group="machines",
-            fields=("max_machines",),
-            reader="count",
-            example="32",
-            help="Most machines of all workers together.",
+        about_machines(
+            fields=("max_machines",), example="32", help="Most machines of all workers together."
         ),
     ]
     machines_per_island: Annotated[
         Range | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("min_island_machines", "max_island_machines"),
             reader="island_machines",
             keys=("machines_per_island",),
@@ -737,8 +661,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     regions: Annotated[
         Range | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("min_regions", "max_regions"),
             reader="regions",
             example="1..3",
@@ -747,8 +670,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     quota: Annotated[
         Quotas | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("quotas", "quota_gpus"),
             reader="quotas",
             metavar="N|FILE",
@@ -763,8 +685,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     confidence: Annotated[
         str | float | None,
-        Wish(
-            group="risk",
+        about_risk(
             reader="confidence",
             example="95%",
             help="Plan with fallbacks so that the deadline or floor holds in this share of the "
@@ -774,8 +695,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     max_share: Annotated[
         Names | None,
-        Wish(
-            group="risk",
+        about_risk(
             fields=("max_shares",),
             reader="shares",
             metavar="SHARE[/AREA]",
@@ -788,8 +708,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     on_demand_floor: Annotated[
         str | float | None,
-        Wish(
-            group="risk",
+        about_risk(
             reader="floor",
             example="25%",
             help="Least share of the speed that is rented on demand, such as 25%.",
@@ -797,8 +716,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     mixed: Annotated[
         bool,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("uniform",),
             reader="mixed",
             help="Allow unlike machines: only software that divides a step by speed gains.",
@@ -808,8 +726,7 @@ class Wishes(TrainingWishes, total=False):
     ]
     supply: Annotated[
         str | int,
-        Wish(
-            group="machines",
+        about_machines(
             reader="supply",
             metavar="N|any",
             example="32",
@@ -820,17 +737,11 @@ class Wishes(TrainingWishes, total=False):
         ),
     ]
     require_measured: Annotated[
-        bool,
-        Wish(
-            group="machines",
-            reader="flag",
-            help="Leave out GPUs that nobody measured this model on.",
-        ),
+        bool, about_machines(help="Leave out GPUs that nobody measured this model on.")
     ]
     max_price_age: Annotated[
         str | None,
-        Wish(
-            group="machines",
+        about_machines(
             fields=("oldest_price",),
             reader="oldest_price",
             metavar="DAYS",
@@ -848,14 +759,16 @@ def _rows() -> Iterator[Wish]:
     for name, row in Wishes.__annotations__.items():
         hint, wish = get_args(row)
         fields = tuple(name if field == SAME else field for field in wish.fields)
+        reader = wish.reader or USUAL_READERS[hint]
         yield replace(
             wish,
             name=name,
             hint=hint,
+            reader=reader,
             fields=fields,
             flag=wish.flag or f"--{name.replace('_', '-')}",
             keys=fields if wish.keys == (SAME,) else wish.keys,
-            metavar=wish.metavar or METAVARS.get(wish.reader, ""),
+            metavar=wish.metavar or METAVARS.get(reader, ""),
             removable=_may_go(wish, hint) if wish.removable is None else wish.removable,
         )
 
