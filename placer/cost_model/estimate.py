@@ -133,20 +133,13 @@ class Estimate(Struct, frozen=True, kw_only=True):
     @property
     def tokens_per_second(self) -> Interval | None:
         """Tokens that pass through the workers each second; None for a model without tokens."""
-        length, speed = self.tokens_per_sample, self.samples_per_second
-        return (
-            None
-            if length is None
-            else Interval(
-                value=speed.value * length, low=speed.low * length, high=speed.high * length
-            )
-        )
+        length = self.tokens_per_sample
+        return None if length is None else _times(self.samples_per_second, length)
 
     @property
     def shown_speed(self) -> Interval:
         """Speed that counts towards the target, in tokens/s of a language model."""
-        each, speed = self.tokens_per_sample or 1, self.effective_samples_per_second
-        return Interval(value=speed.value * each, low=speed.low * each, high=speed.high * each)
+        return _times(self.effective_samples_per_second, self.tokens_per_sample or 1)
 
     @property
     def token_figures(self) -> dict[str, float]:
@@ -169,6 +162,10 @@ class Estimate(Struct, frozen=True, kw_only=True):
     def granularity(self) -> float | None:
         """Calculation time over communication time; None without an exchange."""
         return self.step.calculation / self.step.communication if self.step.communication else None
+
+
+def _times(speed: Interval, factor: int) -> Interval:
+    return Interval(value=speed.value * factor, low=speed.low * factor, high=speed.high * factor)
 
 
 class _Setting(NamedTuple):
@@ -322,12 +319,8 @@ def with_plans(placement: Placement, problem: Problem) -> Placement:
     """Return a placement with the plan inside each worker, where there is one."""
     if problem.island_question is None:
         return placement
-    groups = []
-    for group in placement.groups:
-        offer = offer_of(group, problem)
-        behind = parts_of_chain(group, problem)[1:]
-        pool = problem.pool(offer, group.machines, group.inner, placement.workers, behind)
-        groups.append(group if pool is None else pool.group(group.count))
+    pools = ((group, _pool(group, problem, placement.workers)) for group in placement.groups)
+    groups = (group if pool is None else pool.group(group.count) for group, pool in pools)
     return replace(placement, groups=tuple(groups))
 
 
@@ -365,9 +358,7 @@ def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) ->
     known = problem.pools_of_groups.get(kind)
     if known is not None:
         return known
-    offer = offer_of(group, problem)
-    behind = parts_of_chain(group, problem)[1:]
-    pool = problem.pool(offer, group.machines, group.inner, workers, behind)
+    pool = _pool(group, problem, workers)
     if pool is not None:
         problem.pools_of_groups[kind] = pool
         return pool
@@ -382,6 +373,11 @@ def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) ->
         "measure it, or choose another device",
         exit_code=5,
     )
+
+
+def _pool(group: WorkerGroup, problem: Problem, workers: int | None) -> Pool | None:
+    first, *behind = parts_of_chain(group, problem)
+    return problem.pool(*first, workers, tuple(behind))
 
 
 def parts_of_chain(group: WorkerGroup, problem: Problem) -> tuple[ChainPart, ...]:
@@ -400,9 +396,7 @@ def plan_of(
 
 def offer_of(group: WorkerGroup, problem: Problem) -> VmOffer:
     """Find the offer behind a group. `PlacerError` if the catalog has none."""
-    offer = problem.catalog.offer(
-        group.place, group.instance_type, group.gpu, group.gpu_count, group.market
-    )
+    offer = problem.catalog.offer(*group.offer_kind)
     if offer is None:
         raise PlacerError(
             f"catalog {problem.catalog.name} has no {group.device} {group.market} "

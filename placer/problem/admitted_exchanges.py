@@ -99,9 +99,7 @@ def exchanges_of(
 
 def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
     """Find the offer of one machine, such as a parameter server; `PlacerError` if there is none."""
-    offer = problem.catalog.offer(
-        server.place, server.instance_type, server.gpu, server.gpu_count, server.market
-    )
+    offer = problem.catalog.offer(*server.offer_kind)
     if offer is not None and WorkerGroup.of(offer, 1) == server:
         return offer
     raise PlacerError(

@@ -101,10 +101,8 @@ class ImpossibleError(BadInputError):
 def impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
     """Say why no exchange of the request can run with some workers."""
     wish = problem.requirements
-    wanted, chosen = (
-        wish.exchange,
-        traits("all-reduce" if wish.exchange == "auto" else wish.exchange),
-    )
+    wanted = wish.exchange
+    chosen = traits(PLAIN if wanted == "auto" else wanted)
     if len(counts) < chosen.least_regions:
         return ImpossibleError(
             f"the exchange {wanted} needs workers in {chosen.least_regions} regions",
@@ -143,10 +141,8 @@ def _find_group(spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup
     refused: object = built or problem.island(offer, *own, workers)
     if behind:
         refused = problem.chain((ChainPart(offer, *own), *behind))
-    why, tip = (
-        f"no speed of {problem.profile.name} is known",
-        "choose other machines, or another plan",
-    )
+    why = f"no speed of {problem.profile.name} is known"
+    tip = "choose other machines, or another plan"
     if refused is None and (spec.machines > 1 or spec.inner):
         why = f"{problem.profile.name} has no architecture from which a plan would follow"
     elif isinstance(refused, Refusal):

@@ -220,10 +220,8 @@ def _floor(placement: Placement, problem: Problem) -> float:
 def month_outlook(placement: Placement, got: Estimate, problem: Problem) -> MonthOutlook:
     """Price the egress of a month at this rate, with the tiers of the price list."""
     same_zone = problem.requirements.same_zone
-    phases, rounds = (
-        (*exchange_phases(placement, problem), *activations(placement, problem)),
-        HOURS_PER_MONTH * SECONDS_PER_HOUR / got.step.total,
-    )
+    phases = (*exchange_phases(placement, problem), *activations(placement, problem))
+    rounds = HOURS_PER_MONTH * SECONDS_PER_HOUR / got.step.total
     paid = egress_usd_by_link(phases, problem.network, same_zone=same_zone)
     links = {
         (use.src, use.dst): use.bytes_per_step * rounds
