@@ -50,7 +50,7 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
         verdict="disagree"
         if _contradiction(result, second)
         else "agree"
-        if _settled(result) and _settled(second)
+        if result.status.settled and second.status.settled
         else "open",
         left_open=second.left_open,
     )
@@ -114,10 +114,6 @@ def _so_far(verification: Verification) -> str:
     best = "it has found nothing" if value is None else f"its best is {format_plain(value, 6)}"
     proved = "it has no bound yet" if bound is None else f"nothing beats {format_plain(bound, 6)}"
     return f"{best}, and {proved}"
-
-
-def _settled(result: Result) -> bool:
-    return result.status.settled
 
 
 def _contradiction(one: Result, other: Result) -> bool:

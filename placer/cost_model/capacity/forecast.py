@@ -234,7 +234,8 @@ def forecast_launches(
                 one_zone=found.one_zone,
             )
         )
-    zones = [_zone(log, at, machines, chances[at]) for at in range(len(log.zones))]
+    zones = (_zone(log, at, machines, chances[at]) for at in range(len(log.zones)))
+    likely = sorted(zones, key=lambda row: (-(row.chance or 0.0), -row.chance_any, row.zone))
     return CapacityForecast(
         machines=machines,
         hours_ahead=hours_ahead,
@@ -242,7 +243,7 @@ def forecast_launches(
         first=f"{log.first:%Y-%m-%dT%H:%MZ}",
         last=f"{log.last:%Y-%m-%dT%H:%MZ}",
         observations=len(log.hours),
-        zones=tuple(sorted(zones, key=_rank)),
+        zones=tuple(likely),
         sets=tuple(sets),
         scenarios=DRAWS,
         correlation=RESIDUAL,
@@ -261,10 +262,6 @@ def _zone(log: LaunchLog, at: int, machines: int, chances: Any) -> ZoneForecast:
         chance=float(chances[machines:].sum()) if machines <= log.most else None,
         chance_any=float(1 - chances[0]),
     )
-
-
-def _rank(row: ZoneForecast) -> tuple[float, float, str]:
-    return -(row.chance or 0.0), -row.chance_any, row.zone
 
 
 MOST_SETS = 3_000
@@ -301,7 +298,8 @@ def best_sets(machines: Array, least: int, most_zones: int) -> tuple[ZoneSet, ..
             else sorted({tuple(sorted({*of, zone})) for of in kept for zone in range(count)})
         )
         sets = [zones for zones in sets if len(zones) == size]
-        ranked = sorted(zip(_together(machines, sets, least), sets, strict=True), key=_order)
+        rows = zip(_together(machines, sets, least), sets, strict=True)
+        ranked = sorted(rows, key=lambda row: (-row[0], row[1]))
         kept = [zones for _, zones in ranked[:KEPT]]
         chance, best = ranked[0]
         if found and chance <= found[-1].together:
@@ -309,10 +307,6 @@ def best_sets(machines: Array, least: int, most_zones: int) -> tuple[ZoneSet, ..
         alone = float((machines[:, list(best)].max(1) >= least).mean())
         found.append(ZoneSet(zones=best, together=chance, one_zone=alone))
     return tuple(found)
-
-
-def _order(ranked: tuple[float, tuple[int, ...]]) -> tuple[float, tuple[int, ...]]:
-    return -ranked[0], ranked[1]
 
 
 def _together(machines: Array, sets: Sequence[tuple[int, ...]], least: int) -> list[float]:

@@ -202,13 +202,12 @@ def stock_of(
     }
     if not named:
         return alike(usual, min(most, usual.zones or 1))
-    zones, known = zip(*sorted(named.items(), key=lambda item: _rank(item[1]))[:most], strict=True)
+    zones, known = zip(*sorted(named.items(), key=_rank)[:most], strict=True)
     return Stock(place=place, device=device, zones=zones, known=known)
 
 
-def _rank(known: ZoneCapacity) -> tuple[float, ...]:
-    shares = [row.share or 0.0 for row in known.launches]
-    return tuple(-share for share in reversed(shares))
+def _rank(item: tuple[str, ZoneCapacity]) -> list[float]:
+    return [-(row.share or 0.0) for row in reversed(item[1].launches)]
 
 
 def given_capacity(share: float, known: ZoneCapacity) -> ZoneCapacity:
@@ -290,7 +289,7 @@ def stock_scenarios(
     """Draw how many of the wanted machines each stock launches; shape (draws, stocks)."""
     most = max(wanted)
     pairs = [
-        (at, zone, _padded(chances_of(known, wanted[at], end), most))
+        (at, zone, np.pad(chances_of(known, wanted[at], end), (0, most - wanted[at])))
         for at, stock in enumerate(stocks)
         for zone, known in zip(stock.zones, stock.known, strict=True)
     ]
@@ -305,10 +304,6 @@ def stock_scenarios(
     )
     built: Array = np.minimum(machines, np.array(wanted))
     return built
-
-
-def _padded(chances: Array, most: int) -> Array:
-    return np.pad(chances, (0, most + 1 - len(chances)))
 
 
 def likeness_of(stocks: Sequence[Stock]) -> Likeness:

@@ -167,17 +167,13 @@ class LeastSteps:
         """
         if host not in self._known_fastest:
             places = self._places.get(host) if host else None
-            network, places = self.problem.network, places or self._every_place
+            network, places = self.problem.network, places or self.problem.catalog.rows_by_place
             links = network.fastest_links(self.problem.requirements.streams)
             self._known_fastest[host] = (
                 max(map(network.machine_bytes_per_s, places)),
                 max(map(links.__getitem__, places)),
             )
         return self._known_fastest[host]
-
-    @cached_property
-    def _every_place(self) -> Collection[str]:
-        return self.problem.catalog.rows_by_place.keys()
 
     @cached_property
     def _places(self) -> Mapping[str, Collection[str]]:

@@ -95,7 +95,8 @@ def _leaders(this: Round) -> StepSeconds:
     between = this.averaging(len(counts)) + this.wan(
         this.named("reduce-scatter between", "all-gather between"), len(counts)
     )
-    parts = (("inside regions", this.averaging_inside()), ("between regions", between))
+    inside = max(this.averaging(count, place) for place, count in counts.items())  # side by side
+    parts = (("inside regions", inside), ("between regions", between))
     return _averaged(this, (*parts, ("broadcast", _direct(this, "broadcast"))))
 
 

@@ -208,10 +208,6 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
             for host, gpu in hosts
         )
 
-    def averaging_inside(self) -> float:
-        """Return the seconds until each region has averaged once, side by side."""
-        return max(self.averaging(count, place) for place, count in self.at_places().items())
-
     def latency(self, src: str, dst: str) -> float:
         """Return the seconds until the first byte of a plain stream is there: half a round trip."""
         return DIRECT_SPREAD[self.case] * self.network.link(src, dst).rtt_s / 2

@@ -74,7 +74,8 @@ def _written(name: str, value: Any) -> Any:
     if wish is None:
         raise unknown_word("word", name, list(WISHES))
     hint = HINTS[name]
-    if not (is_kind(value, hint) or (wish.whole and _is_whole(value))):
+    whole = wish.whole and isinstance(value, float) and value.is_integer()
+    if not (is_kind(value, hint) or whole):
         quoted = " ".join(repr(value).split())
         shown = f"{quoted[:LONGEST]}{'...' * (len(quoted) > LONGEST)}"
         raise PlacerError(
@@ -90,15 +91,8 @@ def _written(name: str, value: Any) -> Any:
         return value if name == "quota" else [_pair(key, one) for key, one in value.items()]
     if wish.number is None:
         return value
-    return "..".join(wish.number.format(_digits(one)) for one in _each(value))
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, float) and value.is_integer()
-
-
-def _each(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+    each = value if isinstance(value, tuple) else (value,)
+    return "..".join(wish.number.format(_digits(one)) for one in each)
 
 
 def _digits(value: Real) -> str:

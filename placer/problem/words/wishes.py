@@ -751,15 +751,12 @@ class Wishes(TrainingWishes, total=False):
     ]
 
 
-def _may_go(wish: Wish, hint: object) -> bool:
-    return wish.default is None and NoneType in get_args(hint)
-
-
 def _rows() -> Iterator[Wish]:
     for name, row in Wishes.__annotations__.items():
         hint, wish = get_args(row)
         fields = tuple(name if field == SAME else field for field in wish.fields)
         reader = wish.reader or USUAL_READERS[hint]
+        may_go = wish.default is None and NoneType in get_args(hint)
         yield replace(
             wish,
             name=name,
@@ -769,7 +766,7 @@ def _rows() -> Iterator[Wish]:
             flag=wish.flag or f"--{name.replace('_', '-')}",
             keys=fields if wish.keys == (SAME,) else wish.keys,
             metavar=wish.metavar or METAVARS.get(reader, ""),
-            removable=_may_go(wish, hint) if wish.removable is None else wish.removable,
+            removable=may_go if wish.removable is None else wish.removable,
         )
 
 
