@@ -86,18 +86,13 @@ def samples_to_target(
             return Multiplier.of([value] * 3, "given", "given with --samples-to-target")
     if exchange.strategy == "none":
         return PLAIN
-    if traits(exchange.strategy).outer:
-        language = profile is not None and profile.architecture is not None
-        return _outer(
-            exchange.strategy,
-            exchange.local_steps,
-            exchange.compression,
-            profile.parameters if profile is not None else None,
-            language=language,
-        )
-    late = traits(exchange.strategy).staleness + exchange.overlap
-    size = profile.parameters if profile is not None and profile.architecture is not None else None
-    return _product(exchange.local_steps, late, exchange.compression, size)
+    chosen, steps = traits(exchange.strategy), exchange.local_steps
+    size = None if profile is None else profile.parameters
+    language = profile is not None and profile.architecture is not None
+    if chosen.outer:
+        return _outer(exchange.strategy, steps, exchange.compression, size, language=language)
+    late = chosen.staleness + exchange.overlap
+    return _product(steps, late, exchange.compression, size if language else None)
 
 
 def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:

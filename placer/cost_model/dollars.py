@@ -137,13 +137,8 @@ def storage_usd(
     >>> round(storage_usd(cold, GIB, 4, 3600.0, 1), 6)
     0.08008
     """
-    space = (
-        gradient_bytes
-        / GIB
-        * offer.usd_per_gib_month
-        * step_s
-        / (HOURS_PER_MONTH * SECONDS_PER_HOUR)
-    )
+    month_s = HOURS_PER_MONTH * SECONDS_PER_HOUR
+    space = gradient_bytes / GIB * offer.usd_per_gib_month * step_s / month_s
     asked = store_requests(workers)
     reads = (asked["read"] + failed_polls) * offer.usd_per_thousand_reads / 1e3
     writes = asked["write"] * offer.usd_per_thousand_writes / 1e3

@@ -51,19 +51,12 @@ class Objective(Struct, frozen=True, kw_only=True):
     def value(self, outcome: Outcome | Estimate) -> float:
         """Return the value of an evaluated placement; see `value_at`."""
         if isinstance(outcome, Estimate):
-            carbon = outcome.carbon_g_per_hour
-            return self.value_at(
-                outcome.effective_samples_per_second.value,
-                outcome.usd_per_hour.total,
-                None if carbon is None else carbon.value,
-                outcome.usd_per_hour.compute,
-            )
-        return self.value_at(
-            outcome.samples_per_second,
-            outcome.usd.total,
-            outcome.carbon_g_per_hour,
-            outcome.usd.compute,
-        )
+            speed, usd = outcome.effective_samples_per_second.value, outcome.usd_per_hour
+            known = outcome.carbon_g_per_hour
+            carbon = None if known is None else known.value
+        else:
+            speed, usd, carbon = outcome.samples_per_second, outcome.usd, outcome.carbon_g_per_hour
+        return self.value_at(speed, usd.total, carbon, usd.compute)
 
     def value_at(
         self,

@@ -234,24 +234,13 @@ class Placement(Struct, frozen=True, kw_only=True):
             kind = replace(group, count=1)
             counts[kind] = counts.get(kind, 0) + group.count
         groups = (replace(kind, count=count) for kind, count in counts.items())
-        return replace(
-            self,
-            groups=tuple(
-                sorted(
-                    groups,
-                    key=lambda g: (
-                        g.place,
-                        g.gpu,
-                        g.gpu_count,
-                        g.market,
-                        g.instance_type,
-                        g.machines,
-                        "" if g.inner is None else g.inner.spec,
-                        g.spec if g.behind else "",
-                    ),
-                )
-            ),
-        )
+        return replace(self, groups=tuple(sorted(groups, key=_order)))
+
+
+def _order(group: WorkerGroup) -> tuple[str, str, int, str, str, int, str, str]:
+    offer = group.place, group.gpu, group.gpu_count, group.market, group.instance_type
+    inner = "" if group.inner is None else group.inner.spec
+    return *offer, group.machines, inner, group.spec if group.behind else ""
 
 
 class WorkerSpec(Struct, frozen=True, kw_only=True):

@@ -280,13 +280,8 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         for name in LATER_FIELDS:
             if not built["requirements"][name]:
                 del built["requirements"][name]
-        kept = {
-            id(offer)
-            for offer in (
-                *(pool.offer for pool in self.pools),
-                *largest_cards(self.catalog, self.catalog.regions),
-            )
-        }
+        cards = largest_cards(self.catalog, self.catalog.regions)
+        kept = {*map(id, cards), *(id(pool.offer) for pool in self.pools)}
         built["calibration"] = calibration_document(self.calibration)
         machines = ((o.provider, o.region, o.gpu, o.market) for o in self.catalog.offers)
         rows = rows_about(self.catalog.capacity, machines)

@@ -184,11 +184,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         wish = self.requirements
         least, most = wish.min_local_steps or 1, wish.max_local_steps or MOST_LOCAL_STEPS
         wanted = wish.exchange
-        named = (
-            SYNCHRONOUS + (self._local if wish.max_local_steps is not None else ())
-            if wanted == "auto"
-            else (wanted,)
-        )
+        usual = SYNCHRONOUS if wish.max_local_steps is None else SYNCHRONOUS + self._local
+        named = usual if wanted == "auto" else (wanted,)
         given = {name for name, _ in wish.samples_to_target}
         able = [
             name

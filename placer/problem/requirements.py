@@ -427,11 +427,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
 
     def with_data_staying(self) -> Requirements:
         """Return the same wishes with all data left where it is, and one pass."""
-        return replace(
-            self,
-            datasets=tuple(replace(data, may_move=False) for data in self.datasets),
-            passes=1.0,
-        )
+        staying = tuple(replace(data, may_move=False) for data in self.datasets)
+        return replace(self, datasets=staying, passes=1.0)
 
     def _check_totals(self) -> None:
         """Refuse what is meant for all samples where nobody says how many."""
@@ -590,8 +587,5 @@ def uses(rule: Used, place: str, device: str, market: str) -> bool:
 
 def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
     """Count the machines that some groups lack of what a rule asks for."""
-    return max(
-        0,
-        rule.count
-        - sum(g.machine_count for g in groups if uses(rule, g.place, g.device, g.market)),
-    )
+    asked = (g for g in groups if uses(rule, g.place, g.device, g.market))
+    return max(0, rule.count - sum(group.machine_count for group in asked))

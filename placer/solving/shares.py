@@ -293,14 +293,8 @@ def _more(groups: list[WorkerGroup], pool: Pool) -> list[WorkerGroup]:
 
 
 def _on_demand(group: WorkerGroup, problem: Problem) -> Pool | None:
-    offer = next(
-        (
-            pool.offer
-            for pool in problem.pools
-            if pool.offer.market == "on_demand"
-            and pool.place == group.place
-            and (pool.offer.gpu, pool.offer.gpu_count) == (group.gpu, group.gpu_count)
-        ),
-        None,
-    )
-    return None if offer is None else problem.pool(offer, group.machines)
+    wanted = "on_demand", group.place, group.gpu, group.gpu_count
+    for offer in (pool.offer for pool in problem.pools):
+        if (offer.market, offer.place, offer.gpu, offer.gpu_count) == wanted:
+            return problem.pool(offer, group.machines)
+    return None

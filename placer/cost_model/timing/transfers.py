@@ -109,13 +109,9 @@ def seconds_over(rtt_s: Any, transfer_s: Any, case: int = 0) -> Any:
 
 def direct_phase_seconds(phase: Phase, network: Links, streams: int = 1, case: int = 0) -> float:
     """Return the slowest transfer of a phase, not faster than the busiest machine."""
-    slowest = max(
-        (
-            direct_seconds(t.bytes, network.link(t.src, t.dst), streams, case)
-            for t in phase.transfers
-        ),
-        default=0.0,
-    )
+    links = ((t.bytes, network.link(t.src, t.dst)) for t in phase.transfers)
+    each = (direct_seconds(size, link, streams, case) for size, link in links)
+    slowest = max(each, default=0.0)
     return max(slowest, DIRECT_SPREAD[case] * load_seconds(phase, network, inside=True) / GOODPUT)
 
 
