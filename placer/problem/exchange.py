@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -342,6 +343,10 @@ def fragments(local_steps: int) -> int:
     return min(MOST_FRAGMENTS, local_steps)
 
 
+_local_steps = partial(
+    Traits, transport="butterfly", payload="checkpoints", local_steps=True, quorum=True
+)
+"""Traits where every worker takes H steps alone before models, or their changes, are averaged."""
 STRATEGIES: Mapping[str, Strategy] = {
     "none": Strategy(Traits(framework="none", transport="none"), _alone),
     "all-reduce": Strategy(  # a ring, or as hivemind does it: a flat butterfly with equal shards
@@ -361,16 +366,7 @@ STRATEGIES: Mapping[str, Strategy] = {
         Traits(division="equal", transport="server", hub="server"), _through_server
     ),
     # Stich (ICLR 2019): H steps on every worker alone, then one average of the models.
-    "local-sgd": Strategy(
-        Traits(
-            transport="butterfly",
-            payload="checkpoints",
-            local_steps=True,
-            may_overlap=True,
-            quorum=True,
-        ),
-        _over_all,
-    ),
+    "local-sgd": Strategy(_local_steps(may_overlap=True), _over_all),
     "model-averaging": Strategy(
         Traits(
             transport="region-hub",
@@ -387,26 +383,12 @@ STRATEGIES: Mapping[str, Strategy] = {
     # Douillard et al. (DiLoCo, 2023): the change of a worker's model over H steps is a
     # pseudo-gradient; their mean drives an outer optimizer (Nesterov's momentum), so that all
     # workers go on from the same model. The bytes are those of local SGD.
-    "diloco": Strategy(
-        Traits(
-            transport="butterfly", payload="checkpoints", local_steps=True, outer=True, quorum=True
-        ),
-        _over_all,
-    ),
+    "diloco": Strategy(_local_steps(outer=True), _over_all),
     # Douillard et al. (Streaming DiLoCo, 2025): P fragments take turns beside the inner steps, so
     # the bytes under way at a time are those of DiLoCo over P, and the sum of a fragment is applied
     # when the next one begins, H / P steps later. Over H steps every pair carries the same.
     "streaming-diloco": Strategy(
-        Traits(
-            transport="butterfly",
-            payload="checkpoints",
-            local_steps=True,
-            may_overlap=True,
-            always_overlaps=True,
-            outer=True,
-            quorum=True,
-        ),
-        _over_all,
+        _local_steps(may_overlap=True, always_overlaps=True, outer=True), _over_all
     ),
 }
 """Strategies by their name on the command line; a new one is a row here."""
