@@ -11,6 +11,7 @@ from placer.market.catalog import VmOffer, worker_name
 from placer.problem.problem import Problem
 from placer.problem.words.wishes import INSIDE
 from placer.problem.workers.admission import STALE
+from placer.problem.workers.speeds import island_kind
 from placer.records import replace
 from placer.solving.parts.chains import best_chain
 from placer.units import format_usd
@@ -126,11 +127,7 @@ def _trials(problem: Problem) -> Iterator[Trial]:
     kinds = set()
     for offer in sorted(problem.catalog.offers, key=lambda o: o.usd_per_hour):
         most = problem.machines_there(offer)
-        kind = (
-            *(offer.gpu, offer.gpu_count, offer.market, offer.network_gbps, offer.fabric),
-            *(offer.memory_gib, offer.nvlink_gb_per_s),
-            *(offer.max_island_machines, offer.as_of, most),
-        )
+        kind = (*island_kind(offer), offer.market, offer.as_of, most)
         if kind in kinds or problem.place_problem(offer.place):
             continue
         kinds.add(kind)

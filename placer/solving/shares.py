@@ -245,20 +245,13 @@ def repaired(placement: Placement, problem: Problem) -> Iterator[Placement]:
                 return
             groups = _more(_fewer(groups, other), twin)
         else:
-            areas = {
-                area
-                for limit in wish.max_shares
-                for area, _ in crowded(limit, parts_of(made, problem))
-            }
-            limits = {limit.area: limit for limit in wish.max_shares}
-            full = [
-                group
-                for group in groups
-                if any(limit.pattern(group.place) in areas for limit in limits.values())
-            ]
-            if not full:
+            shares, parts = wish.max_shares, parts_of(made, problem)
+            areas = {area for limit in shares for area, _ in crowded(limit, parts)}
+            full = (g for g in groups if any(limit.pattern(g.place) in areas for limit in shares))
+            first = next(full, None)
+            if first is None:
                 return
-            groups = _fewer(groups, full[0])
+            groups = _fewer(groups, first)
         if not groups:
             return
 

@@ -7,6 +7,7 @@ import importlib
 import json
 import pkgutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -348,24 +349,21 @@ def require_pools(problem: Problem) -> None:
             "as default",
             exit_code=5,
         )
-    removed = ", ".join(
-        f"by {name}: {count:,}" for name, count in sorted(filters.items(), key=lambda f: -f[1])
-    )
+    removed = ", ".join(f"by {name}: {count:,}" for name, count in filters.most_common())
     if removed:
         what += f"; removed {removed}"
     # What passes everything else is lost by quota alone, however few machines that are.
     raise PlacerError(what, quota or f"widen the request; most often: {common}")
 
 
-def _removals(problem: Problem) -> tuple[dict[str, int], dict[str, int], str, str]:
+def _removals(problem: Problem) -> tuple[Counter[str], Counter[str], str, str]:
     """Count offers by what removes them, in sentences and by kind of filter; and return the newest
     date of those that are only too old, and the quota that excludes the cheapest that passes
     everything else. Both are empty without any.
     """
     from placer.solving.nearest_plan import WISHES
 
-    reasons: dict[str, int] = {}
-    filters: dict[str, int] = {}
+    reasons, filters = Counter[str](), Counter[str]()
     newest, quota, least_usd = "", "", inf
     for offer in problem.catalog.offers:
         where = problem.place_problem(offer.place)
@@ -382,8 +380,6 @@ def _removals(problem: Problem) -> tuple[dict[str, int], dict[str, int], str, st
                 causes, filter_ = [short], "quota"
                 if pool.usd_per_hour < least_usd:
                     quota, least_usd = short, pool.usd_per_hour
-        for message in causes or ["nobody knows how fast it is"]:
-            reasons[message] = reasons.get(message, 0) + 1
-        name = FILTERS.get(filter_, filter_)
-        filters[name] = filters.get(name, 0) + 1
+        reasons.update(causes or ["nobody knows how fast it is"])
+        filters[FILTERS.get(filter_, filter_)] += 1
     return reasons, filters, newest, quota
