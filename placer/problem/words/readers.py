@@ -55,7 +55,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     words: Mapping[str, Any] = field(default_factory=dict)
 
 
-Reader = Callable[[Any, Reading], tuple[object, ...]]
+Reader = Callable[[Any, Reading], Any]
+"""Returns the value of the field of a wish; of several fields their values."""
 
 
 def read_wish(
@@ -64,31 +65,30 @@ def read_wish(
     """Read the words of one wish as fields of `Requirements`, against a catalog and the other
     words: ``samples`` decides what a budget is, ``exchange`` what an aggregator is.
     """
-    values = READERS[wish.reader](value, Reading(wish=wish, catalog=catalog, words=words))
-    return dict(zip(wish.fields, values, strict=True))
+    read = READERS[wish.reader](value, Reading(wish=wish, catalog=catalog, words=words))
+    return dict(zip(wish.fields, read if len(wish.fields) > 1 else [read], strict=True))
 
 
-def _flag(value: str | bool, asked: Reading) -> tuple[object, ...]:
+def _flag(value: str | bool, asked: Reading) -> bool:
     if isinstance(value, bool):
-        return (value,)
+        return value
     if value not in ("yes", "no"):
         raise unknown(asked.wish.word, value, ["yes", "no"])
-    return (value == "yes",)
+    return value == "yes"
 
 
-def _mixed(value: str | bool, asked: Reading) -> tuple[object, ...]:
-    (allowed,) = _flag(value, asked)
+def _mixed(value: str | bool, asked: Reading) -> bool:
     transport = asked.words.get("transport") or asked.catalog.transport
-    return (not allowed and transport in RINGS,)  # hivemind divides a step by speed
+    return not _flag(value, asked) and transport in RINGS  # hivemind divides a step by speed
 
 
-def _supply(value: str, asked: Reading) -> tuple[object, ...]:
-    return (None if value == "any" else parse_count(value, asked.wish.word),)
+def _supply(value: str, asked: Reading) -> int | None:
+    return None if value == "any" else parse_count(value, asked.wish.word)
 
 
-def _number(value: str, asked: Reading) -> tuple[object, ...]:
+def _number(value: str, asked: Reading) -> float:
     try:
-        return (float(value),)
+        return float(value)
     except ValueError:
         raise PlacerError(
             f"{asked.wish.word} '{value}' is not a number",
@@ -121,19 +121,19 @@ def _batch(value: str, asked: Reading) -> tuple[object, ...]:
     return None, (parse_count(low, "tbs"), parse_count(high, "tbs")), None
 
 
-def _zones(value: str, asked: Reading) -> tuple[object, ...]:
+def _zones(value: str, asked: Reading) -> bool:
     if value not in ("one", "spread"):
         raise unknown("zones", value, ["one", "spread"])
-    return (value == "one",)
+    return value == "one"
 
 
-def _oldest_price(value: str, asked: Reading) -> tuple[object, ...]:
+def _oldest_price(value: str, asked: Reading) -> str:
     days = parse_seconds(value) / 86400
     if days > MOST_DAYS:
         raise PlacerError(
             f"max-price-age '{value}' is more than {MOST_DAYS:,} days", "write it as 30d"
         )
-    return ((date.today() - timedelta(days=days)).isoformat(),)
+    return (date.today() - timedelta(days=days)).isoformat()
 
 
 def _quotas(value: str | Mapping[Any, int], asked: Reading) -> tuple[object, ...]:
@@ -166,7 +166,7 @@ def _aggregator(value: str, asked: Reading) -> tuple[object, ...]:
     return place, catalog.function(value).function if "@" in value else None
 
 
-def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
+def _exchange(value: str, asked: Reading) -> str:
     """Read an exchange; places of an aggregator or a store ask for a central one."""
     aggregator, storage = asked.words.get("aggregator"), asked.words.get("storage")
     if value not in EXCHANGES:
@@ -179,7 +179,7 @@ def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
             "leave out --aggregator and --storage, or use --exchange central",
         )
     if hub != "function" or (value == "auto" and aggregator is None and storage is None):
-        return (value,)
+        return value
     if not (asked.catalog.functions and asked.catalog.stores):
         missing = "stores" if asked.catalog.functions else "functions"
         named = "central" if value == "auto" else value
@@ -187,7 +187,7 @@ def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
             f"catalog '{asked.catalog.name}' has no {missing}, so the exchange {named} cannot run",
             "use --exchange all-reduce, or another catalog",
         )
-    return ("central" if value == "auto" else value,)
+    return "central" if value == "auto" else value
 
 
 def default_objective(given: Mapping[str, Any]) -> str:
@@ -205,10 +205,10 @@ def _ends(given: Mapping[str, Any]) -> bool:
     return any(given.get(word) is not None for word in ("samples", "tokens"))
 
 
-def _startup(value: str, asked: Reading) -> tuple[object, ...]:
+def _startup(value: str, asked: Reading) -> float:
     """Read the paid time until machines work, which counts where a job has an end."""
     seconds = 0.0 if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", value.strip()) else parse_seconds(value)
-    return (seconds if _ends(asked.words) else 0.0,)
+    return seconds if _ends(asked.words) else 0.0
 
 
 def _objective(value: str, asked: Reading) -> tuple[object, ...]:
@@ -220,7 +220,7 @@ def _objective(value: str, asked: Reading) -> tuple[object, ...]:
     return _cost(asked.words) if value == "cost" else value, False
 
 
-def _shares(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
+def _shares(value: str | Iterable[str], asked: Reading) -> tuple[ShareLimit, ...]:
     limits = []
     for word in words(value, "max-share") if value else ():
         share, slash, area = word.partition("/")
@@ -228,7 +228,7 @@ def _shares(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
             raise unknown("area", area, AREAS)
         part = parse_fraction(share, "max-share", 1.0)
         limits.append(ShareLimit(share=part, area=area or "region"))
-    return (tuple(limits),)
+    return tuple(limits)
 
 
 READERS: Mapping[str, Reader] = {
@@ -237,46 +237,44 @@ READERS: Mapping[str, Reader] = {
     "budget": lambda value, asked: read_budget(
         value, asked.words.get("samples") or asked.words.get("tokens")
     ),
-    "bytes": lambda value, asked: (parse_bytes(value),),
-    "carbon": lambda value, asked: (parse_carbon(value),),
-    "confidence": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SURE),),
-    "count": lambda value, asked: (parse_count(value, asked.wish.word),),
+    "bytes": lambda value, asked: parse_bytes(value),
+    "carbon": lambda value, asked: parse_carbon(value),
+    "confidence": lambda value, asked: parse_fraction(value, asked.wish.word, MOST_SURE),
+    "count": lambda value, asked: parse_count(value, asked.wish.word),
     "data": _data,
-    "deadline": lambda value, asked: (read_deadline(value),),
+    "deadline": lambda value, asked: read_deadline(value),
     "exchange": _exchange,
     "flag": _flag,
     "mixed": _mixed,
-    "floor": lambda value, asked: (parse_fraction(value, asked.wish.word, 1.0),),
-    "gpus": lambda value, asked: (devices_of(value, asked.catalog),),
+    "floor": lambda value, asked: parse_fraction(value, asked.wish.word, 1.0),
+    "gpus": lambda value, asked: devices_of(value, asked.catalog),
     "island_machines": lambda value, asked: parse_range(value, asked.wish.word, LARGEST_ISLAND),
-    "kept": lambda value, asked: (
-        parse_kept(words(value, "keep"), asked.catalog) if value else (),
-    ),
+    "kept": lambda value, asked: parse_kept(words(value, "keep"), asked.catalog) if value else (),
     "local_steps": _local_steps,
-    "market": lambda value, asked: (value.replace("-", "_"),),
+    "market": lambda value, asked: value.replace("-", "_"),
     "multipliers": lambda value, asked: (
-        parse_multipliers(words(value, "samples to target")) if value else (),
+        parse_multipliers(words(value, "samples to target")) if value else ()
     ),
     "number": _number,
     "objective": _objective,
     "oldest_price": _oldest_price,
-    "places": lambda value, asked: (patterns_of(value, asked.catalog),),
+    "places": lambda value, asked: patterns_of(value, asked.catalog),
     "quotas": _quotas,
-    "rate": lambda value, asked: (parse_rate(value),),
+    "rate": lambda value, asked: parse_rate(value),
     "regions": lambda value, asked: parse_range(value, "regions", ALL_REGIONS),
-    "seconds": lambda value, asked: (parse_seconds(value),),
+    "seconds": lambda value, asked: parse_seconds(value),
     "startup": _startup,
     "shares": _shares,
-    "share": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SHARE),),
-    "store": lambda value, asked: (store_named(value, asked.catalog).place,),
+    "share": lambda value, asked: parse_fraction(value, asked.wish.word, MOST_SHARE),
+    "store": lambda value, asked: store_named(value, asked.catalog).place,
     "supply": _supply,
     "source": lambda value, asked: (
-        value if value == NO_COPY else store_named(value, asked.catalog).place,
+        value if value == NO_COPY else store_named(value, asked.catalog).place
     ),
-    "text": lambda value, asked: (value,),
-    "tokens": lambda value, asked: (parse_tokens(value, asked.wish.word),),
+    "text": lambda value, asked: value,
+    "tokens": lambda value, asked: parse_tokens(value, asked.wish.word),
     "used": lambda value, asked: (
-        parse_used(words(value, "use"), asked.catalog) if value != () else (),
+        parse_used(words(value, "use"), asked.catalog) if value != () else ()
     ),
     "workers": lambda value, asked: parse_range(value),
     "zones": _zones,
