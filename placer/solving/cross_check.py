@@ -17,6 +17,7 @@ SAME = 2e-5
 """Relative difference that two solvers may have beside their gaps: programs in floating point prove
 no closer.
 """
+EDITED = "the file was edited, or placer has changed"
 CODE = "disagreement"
 """Code of the warning when two solvers contradict each other."""
 
@@ -149,8 +150,7 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
     if result.estimate is None or before is None:
         if result.estimate is not None and document["status"] == "infeasible":
             raise PlacerError(
-                f"{where}: {solver} finds a placement where nothing is said to fit",
-                "the file was edited, or placer has changed",
+                f"{where}: {solver} finds a placement where nothing is said to fit", EDITED
             )
         if result.estimate is not None:
             return f"{solver} found a placement this time, where the first search found none"
@@ -160,10 +160,7 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
                 f"{result.seconds:.1f} s)"
             )
         if result.status == "infeasible":
-            raise PlacerError(
-                f"{where}: {solver} finds that nothing fits",
-                "the file was edited, or placer has changed",
-            )
+            raise PlacerError(f"{where}: {solver} finds that nothing fits", EDITED)
         return f"{solver} found no placement this time; that says nothing about the first"
     assert result.value is not None
     value = result.value

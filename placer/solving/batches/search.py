@@ -111,12 +111,15 @@ class _Search:
     @property
     def goal(self) -> float | None:
         """Value that a batch must reach to be worth finding; None while nothing is known."""
-        if self.best is None or self.best.value is None:
-            return None
         low, high = self.problem.requirements.batch_range or (1, 1)
         same = self.problem.requirements.critical_batch is None or high - low < MOST_SINGLE
-        least = STRICT if same else LEAST_GAP
-        return self.objective.ahead(self.best.value, max(self.options.gap, least))
+        return self._ahead(STRICT if same else LEAST_GAP)
+
+    def _ahead(self, least: float) -> float | None:
+        """Return the value that is better than the best by the gap, or a larger share of it."""
+        value = None if self.best is None else self.best.value
+        gap = max(self.options.gap, least)
+        return None if value is None else self.objective.ahead(value, gap)
 
     @property
     def _start(self) -> Placement | None:
@@ -131,12 +134,7 @@ class _Search:
             share = max(0.0, self.seconds_left - self.options.time_limit_s * (1 - TRIED_SHARE))
             parts = min(len(left), MOST_PARTS) if self._has_peak else len(left)
             left.remove(batch)
-            asked, best = with_batch(self.problem, batch), self.best
-            limit = (
-                None
-                if best is None or best.value is None
-                else self.objective.ahead(best.value, max(self.options.gap, STRICT))
-            )
+            asked, limit = with_batch(self.problem, batch), self._ahead(STRICT)
             if limit == 0:
                 self.rows[batch] = BatchRow(
                     target_batch_size=batch, value=None, bound=0.0, status=Status.INFEASIBLE
@@ -310,10 +308,8 @@ class _Search:
         self._keep(replace(answer, problem=with_batch(self.problem, batch)))
 
     def _keep(self, answer: Result) -> None:
-        known = None if self.best is None else self.best.value
-        if answer.value is not None and (
-            known is None or self.objective.better(answer.value, known)
-        ):
+        known, value = None if self.best is None else self.best.value, answer.value
+        if value is not None and (known is None or self.objective.better(value, known)):
             self.best = answer
 
     def _price(self, placement: Placement) -> None:
@@ -355,9 +351,8 @@ class _Search:
             own = replace(self.options, time_limit_s=self.seconds_left, start=best.placement)
             answer = self.ask(best.problem, own)
             self._note(batch, answer)
-            if answer.value is not None and not self.objective.better(
-                best.value or 0, answer.value
-            ):
+            value = answer.value
+            if value is not None and not self.objective.better(best.value or 0, value):
                 return answer
         return best
 
@@ -429,11 +424,9 @@ def best_batch_of(placement: Placement, problem: Problem) -> int | None:
     def score(batch: int) -> float:
         if batch not in known:
             asked = with_batch(problem, batch)
-            known[batch] = (
-                -math.inf
-                if violations(placement, asked)
-                else objective.sign * objective.value(evaluate(placement, asked))
-            )
+            known[batch] = -math.inf
+            if not violations(placement, asked):
+                known[batch] = objective.sign * objective.value(evaluate(placement, asked))
         return known[batch]
 
     steps = (math.exp(math.log(high / low) * i / LOOKS) for i in range(LOOKS + 1))

@@ -215,14 +215,13 @@ class _CountSearch(PartSearch):
     def _bound(self, workers: int) -> None:
         """Open a number of workers with its bound as of now, if worth it."""
         asked, goal = self._asking(workers), self.goal
+        sizes, step_s = asked.worker_sizes(workers), self._least_steps.step_s
         timed = [
             (
-                self._least_steps.step_s(
-                    size.calculation_s, self._host(size), workers, size.machines
-                ),
-                size.usd_per_hour,
+                step_s(each.calculation_s, self._host(each), workers, each.machines),
+                each.usd_per_hour,
             )
-            for size in asked.worker_sizes(workers)
+            for each in sizes
         ]
         rank = self._rank(timed, workers)
         if rank is not None and self.worth(rank):
@@ -364,21 +363,15 @@ class _CountSearch(PartSearch):
             (z for z in (wish.max_usd_per_million_samples, self._cheapest) if z is not None),
             default=math.inf,
         )
-        batch = self.problem.batch
-        return replace(
-            self.problem,
-            requirements=replace(
-                wish,
-                min_workers=workers,
-                max_workers=workers,
-                narrowed=Narrowed(
-                    most_s=self._longest_s,
-                    most_usd_s=usd_s * batch * SECONDS_PER_HOUR / 1e6 / self.multiplier,
-                    few_sizes=self.skips,
-                ),
-                budget_usd_per_hour=budget if budget is None or budget > 0 else None,
-            ),
+        most_usd_s = usd_s * self.problem.batch * SECONDS_PER_HOUR / 1e6 / self.multiplier
+        own = replace(
+            wish,
+            min_workers=workers,
+            max_workers=workers,
+            narrowed=Narrowed(most_s=self._longest_s, most_usd_s=most_usd_s, few_sizes=self.skips),
+            budget_usd_per_hour=budget if budget is None or budget > 0 else None,
         )
+        return replace(self.problem, requirements=own)
 
     @property
     def _longest_s(self) -> float:
