@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import permutations
 
 from placer.cost_model.timing.services import summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
@@ -112,9 +113,7 @@ def _line_bases(placement: Placement, problem: Problem) -> list[str]:
             rtt_s=problem.network.link(a, b).rtt_s,
             peers=len(places) if leaders else placement.workers,
         )
-        for a in places
-        for b in places
-        if a != b
+        for a, b in permutations(places, 2)
     }
     known = "measured: runs of Erben et al. (2024)" if software == HIVEMIND else "assumed"
     title = transport(software).title

@@ -167,16 +167,12 @@ def same_servers(problem: Problem, other: Problem) -> bool:
     """Return whether two questions about one catalog choose the same server at every place, for any
     number of workers.
     """
-    if servers_key(problem) == servers_key(other):
+    keys, places = (servers_key(problem), servers_key(other)), problem.catalog.regions
+    if keys[0] == keys[1]:
         return True
     kept: Recent[bool] = problem.catalog.memo.setdefault("same-servers", Recent(KEPT_COMPARED))
-    return kept.get(
-        (servers_key(problem), servers_key(other)),
-        lambda: all(
-            servers_at(region, problem) == servers_at(region, other)
-            for region in problem.catalog.regions
-        ),
-    )
+    same = (servers_at(place, problem) == servers_at(place, other) for place in places)
+    return kept.get(keys, lambda: all(same))
 
 
 def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:

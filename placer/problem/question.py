@@ -252,13 +252,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if abs(line - other) <= SAME_CITY_KM / KM_PER_DEGREE
         ]
         apart = pairwise_km([(regions[a], regions[b]) for a, b in near])
-        return tuple(
-            sorted(
-                pair
-                for pair, km in zip(near, apart, strict=True)
-                if pair[0] == pair[1] or km <= SAME_CITY_KM
-            )
-        )
+        pairs = zip(near, apart, strict=True)
+        together = ((a, b) for (a, b), km in pairs if a == b or km <= SAME_CITY_KM)
+        return tuple(sorted(together))
 
     @cached_property
     def serverless_places(self) -> frozenset[str]:

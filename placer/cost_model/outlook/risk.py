@@ -151,19 +151,13 @@ def gang_of(placement: Placement, problem: Problem) -> Gang:
     for part in (part for group in machine_groups(placement) for part in group.parts):
         if part.market != "on_demand":
             groups.setdefault((part.place, part.gpu), []).append(part)
-    wish = problem.requirements
+    wish, rows = problem.requirements, problem.catalog.capacity
     each = [{group.gpu_count for group in several} for several in groups.values()]
     markets = [{group.market for group in several} for several in groups.values()]
     return Gang(
         stocks=tuple(
-            stock_of(
-                problem.catalog.capacity,
-                place,
-                device,
-                same_zone=wish.same_zone,
-                unavailable=wish.unavailable,
-            )
-            for place, device in groups
+            stock_of(rows, *key, same_zone=wish.same_zone, unavailable=wish.unavailable)
+            for key in groups
         ),
         wanted=tuple(sum(g.machine_count for g in several) for several in groups.values()),
         gpus=tuple(counts.pop() if len(counts) == 1 else None for counts in each),
