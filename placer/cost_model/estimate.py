@@ -341,8 +341,7 @@ def by_each_plan(
     if question is None or problem.mixes_workers:
         return
     offer, part = offer_of(first, problem), StepPart(problem.batch, placement.workers)
-    gpu = problem.catalog.gpu(offer.gpu)
-    for inner in question.plans_within(offer, gpu, first.machines, part, longest_s):
+    for inner in question.plans_within(offer, first.machines, part, longest_s):
         groups = tuple(replace(group, inner=inner) for group in placement.groups)
         yield replace(placement, groups=groups)
 

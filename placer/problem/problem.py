@@ -170,14 +170,13 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         smaller part of a step never needs fewer machines than the whole step.
         """
         first = offers[0]
-        gpu = self.catalog.gpu(first.gpu)
         most = min(_most_machines(first, question), max(map(self.machines_there, offers)))
-        least, built = question.nearest(first, gpu, StepPart(self.batch, 1), most)
+        least, built = question.nearest(first, StepPart(self.batch, 1), most)
         if most < 1 or isinstance(built, Refusal):
             return None
         return Kind(
             offers=offers,
-            rank_s=question.sequence_seconds(first, gpu, most),
+            rank_s=question.sequence_seconds(first, most),
             least=least,
             most=most,
             usd_per_hour=min(offer.usd_per_hour for offer in offers),

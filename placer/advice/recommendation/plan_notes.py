@@ -61,8 +61,7 @@ def plan_notes(problem: Problem, placement: Placement) -> Iterator[Warn]:
         built = problem.island(offer, group.machines, plan, placement.workers)
         if isinstance(built, Island):
             name, wishes = simpler
-            gpu = problem.catalog.gpu(offer.gpu)
-            other = question.built(offer, gpu, group.machines, part, wishes)
+            other = question.built(offer, group.machines, part, wishes)
             yield Warn("plan", f"{name} {_gain(built, other)}")
 
 

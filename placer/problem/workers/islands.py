@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from placer.market.catalog import Gpu, VmOffer
+from placer.market.catalog import Catalog, Gpu, VmOffer
 from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.requirements import Requirements
 from placer.problem.workers.pool import ChainPart
@@ -59,30 +59,29 @@ class StepPart(NamedTuple):
         return self.batch // self.workers
 
 
-def _joined(gpu: Gpu, offer: VmOffer) -> Gpu:
-    own = offer.nvlink_gb_per_s
-    return gpu if own is None else replace(gpu, nvlink_gb_per_s=own)
-
-
-def _hardware(offer: VmOffer, machines: int, gpu: Gpu) -> Hardware:
-    return Hardware(
-        gpu=_joined(gpu, offer),
-        gpu_count=offer.gpu_count,
-        network_gbps=offer.network_gbps,
-        fabric=offer.fabric,
-        machines=machines,
-        host_gib=offer.memory_gib,
-    ).joined
-
-
 class IslandQuestion(Struct, frozen=True, kw_only=True):
     """What the plan of an island depends on, beside its machines and its share of a step."""
 
     profile: ModelProfile
     architecture: Architecture
+    catalog: Catalog
     transport: str
     compression: str
     wish: Requirements
+
+    def _gpu(self, offer: VmOffer) -> Gpu:
+        return self.catalog.gpu(offer.gpu)
+
+    def _hardware(self, offer: VmOffer, machines: int) -> Hardware:
+        gpu, own = self._gpu(offer), offer.nvlink_gb_per_s
+        return Hardware(
+            gpu=gpu if own is None else replace(gpu, nvlink_gb_per_s=own),
+            gpu_count=offer.gpu_count,
+            network_gbps=offer.network_gbps,
+            fabric=offer.fabric,
+            machines=machines,
+            host_gib=offer.memory_gib,
+        ).joined
 
     def plan_wishes(self, inner: InnerPlan | None = None) -> PlanWishes:
         """Return the parts of the plan that are fixed: all of a known one, else those asked for."""
@@ -112,57 +111,50 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         )
 
     def island(
-        self,
-        offer: VmOffer,
-        gpu: Gpu,
-        machines: int,
-        part: StepPart,
-        inner: InnerPlan | None = None,
+        self, offer: VmOffer, machines: int, part: StepPart, inner: InnerPlan | None = None
     ) -> Island | Refusal:
         """Return the plan by which machines do a part of a step, or why there is none."""
-        if gpu.kind != "gpu":
+        if self._gpu(offer).kind != "gpu":
             return Refusal(
                 code="device",
-                reason=f"nobody knows how fast {self.profile.name} trains on {gpu.gpu}",
+                reason=f"nobody knows how fast {self.profile.name} trains on {offer.gpu}",
             )
-        built = self.built(offer, gpu, machines, part, self.plan_wishes(inner))
+        built = self.built(offer, machines, part, self.plan_wishes(inner))
         if inner is not None and isinstance(built, Refusal) and built.code == "memory":
             # Somebody runs this plan, perhaps with software whose loss needs less.
             fused = replace(self.plan_wishes(inner), loss="fused")
-            built = self.built(offer, gpu, machines, part, fused)
+            built = self.built(offer, machines, part, fused)
         return built
 
     def completed(
-        self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, written: Mapping[str, Any]
+        self, offer: VmOffer, machines: int, part: StepPart, written: Mapping[str, Any]
     ) -> Island | Refusal:
         """Return the fastest plan that has some written parts, or why there is none."""
         wishes = replace(self.plan_wishes(), **written)
         losses = dict.fromkeys((software(wishes.software).loss, "fused"))
         for loss in losses:  # as of a whole plan: somebody's software may need less
-            built = self.built(offer, gpu, machines, part, replace(wishes, loss=loss))
+            built = self.built(offer, machines, part, replace(wishes, loss=loss))
             if isinstance(built, Island) or built.code != "memory":
                 break
         return built
 
     def built(
-        self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
+        self, offer: VmOffer, machines: int, part: StepPart, wishes: PlanWishes
     ) -> Island | Refusal:
         """Return the plan that some wishes leave for machines of an offer, or why there is none."""
-        return island(self._asked(offer, gpu, machines, part, wishes))
+        return island(self._asked(offer, machines, part, wishes))
 
     def plans_within(
-        self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, longest_s: float
+        self, offer: VmOffer, machines: int, part: StepPart, longest_s: float
     ) -> Collection[InnerPlan]:
         """Return plans within some seconds: one for each time that a plan takes."""
-        asked = self._asked(offer, gpu, machines, part, self.plan_wishes())
+        asked = self._asked(offer, machines, part, self.plan_wishes())
         return plans_within(longest_s, asked)
 
-    def _asked(
-        self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
-    ) -> Question:
+    def _asked(self, offer: VmOffer, machines: int, part: StepPart, wishes: PlanWishes) -> Question:
         return Question(
             architecture=self.architecture,
-            hardware=_hardware(offer, machines, gpu),
+            hardware=self._hardware(offer, machines),
             wishes=wishes,
             sequences=part.fullest,
             fewest=part.emptiest,
@@ -171,13 +163,13 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         )
 
     def chain(
-        self, parts: Sequence[ChainPart], gpus: Sequence[Gpu], ways: tuple[Way, ...], sequences: int
+        self, parts: Sequence[ChainPart], ways: tuple[Way, ...], sequences: int
     ) -> Chain | Refusal:
         """Return how machines of several offers, each with some layers, do a step of some
         sequences: by the plans of the parts, where each has one, else by the fastest.
         """
         unknown = next((p.offer for p in parts if not p.offer.network_gbps), None)
-        if unknown is not None or any(gpu.kind != "gpu" for gpu in gpus):
+        if unknown is not None or any(self._gpu(p.offer).kind != "gpu" for p in parts):
             reason = "stages of several devices need GPUs and a network that the book knows"
             return Refusal(code="network", reason=reason)
         plans = [part.inner for part in parts]
@@ -193,9 +185,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return chain(
             Line(
                 architecture=self.architecture,
-                hardware=tuple(
-                    _hardware(p.offer, p.machines, gpu) for p, gpu in zip(parts, gpus, strict=True)
-                ),
+                hardware=tuple(self._hardware(p.offer, p.machines) for p in parts),
                 machines=tuple(part.machines for part in parts),
                 wishes=tuple(free if p is None else self.plan_wishes(p) for p in plans),
                 layers=layers or None,
@@ -204,20 +194,16 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             )
         )
 
-    def bounds(self, offer: VmOffer, gpu: Gpu, machines: int, *, joined: bool) -> Bounds:
+    def bounds(self, offer: VmOffer, machines: int, *, joined: bool) -> Bounds:
         """Return the plans that fit some machines of an offer, with bounds on their seconds."""
-        hardware = _hardware(offer, machines, gpu)
-        return bounds(
-            self.architecture, hardware, self.plan_wishes(), self.transport, joined=joined
-        )
+        hardware, wishes = self._hardware(offer, machines), self.plan_wishes()
+        return bounds(self.architecture, hardware, wishes, self.transport, joined=joined)
 
-    def sequence_seconds(
-        self, offer: VmOffer, gpu: Gpu, machines: int
-    ) -> tuple[tuple[int, float], ...]:
+    def sequence_seconds(self, offer: VmOffer, machines: int) -> tuple[tuple[int, float], ...]:
         """Return the seconds in which a rank of some machines of an offer, or of fewer, calculates
         a sequence at least, by tensor parallel degree; empty where nobody knows.
         """
-        wishes = self.plan_wishes()
+        wishes, gpu = self.plan_wishes(), self._gpu(offer)
         if gpu.kind != "gpu" or (wishes.precision and lacks_precision(gpu, wishes.precision)):
             return ()
         return least_sequence_seconds(self.architecture, gpu, offer.gpu_count, machines, wishes)
@@ -232,7 +218,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return wish.min_island_machines or 1, most
 
     def nearest(
-        self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int = MOST_ISLAND_MACHINES
+        self, offer: VmOffer, part: StepPart, machines: int = MOST_ISLAND_MACHINES
     ) -> tuple[int, Island | Refusal]:
         """Return the smallest island of up to some machines of an offer that can train the model;
         else the one that lacks the least share of its memory.
@@ -248,32 +234,32 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         tried = sorted(doubled) or [least]
         low = tried[0]
         for count in tried:
-            built = self._fitting(offer, gpu, part, count)
+            built = self._fitting(offer, part, count)
             if built is not None:
                 break
             low = count
         else:
-            refused = [(count, self.island(offer, gpu, count, part)) for count in tried]
+            refused = [(count, self.island(offer, count, part)) for count in tried]
             return min(refused, key=lambda row: getattr(row[1], "shortage", 0.0))
         while count - low > 1:  # more machines never need more memory each
             middle = (low + count) // 2
-            smaller = self._fitting(offer, gpu, part, middle)
+            smaller = self._fitting(offer, part, middle)
             if smaller is None:
                 low = middle
             else:
                 count, built = middle, smaller
         return count, built
 
-    def _fitting(self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int) -> Island | None:
-        wishes = self.plan_wishes()
+    def _fitting(self, offer: VmOffer, part: StepPart, machines: int) -> Island | None:
+        wishes, gpu = self.plan_wishes(), self._gpu(offer)
         precision, gpus = wishes.precision or usual_precision(gpu), machines * offer.gpu_count
         needed = least_bytes(self.architecture, precision, wishes.software or "", gpus)
         if needed > gpu.memory_gib * GIB:
             return None
-        known = self.bounds(offer, gpu, machines, joined=part.workers > 1)
+        known = self.bounds(offer, machines, joined=part.workers > 1)
         if not known.reach(part.fullest, part.emptiest, math.inf):
             return None
-        built = self.island(offer, gpu, machines, part)
+        built = self.island(offer, machines, part)
         return built if isinstance(built, Island) else None
 
     def rates(self, built: Island | Chain, offer: VmOffer, sequences: float) -> tuple[Rate, Rate]:

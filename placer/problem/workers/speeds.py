@@ -65,6 +65,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         return IslandQuestion(
             profile=self.profile,
             architecture=self.profile.architecture,
+            catalog=self.catalog,
             transport=self.transport,
             compression=self.compression,
             wish=self.requirements,
@@ -106,8 +107,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         kind = island_kind(offer), machines, inner, part
         known = self._known_islands.built
         if kind not in known:
-            gpu = self.catalog.gpu(offer.gpu)
-            built = known[kind] = question.island(offer, gpu, machines, part, inner)
+            built = known[kind] = question.island(offer, machines, part, inner)
             if inner is None and isinstance(built, Island):
                 for each in (built, *built.rivals):  # somebody may ask for their plans
                     known.setdefault((*kind[:2], each.plan, part), each)
@@ -120,8 +120,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         question = self.island_question
         if question is None:
             return None
-        part, gpu = StepPart(self.batch, workers), self.catalog.gpu(offer.gpu)
-        return question.completed(offer, gpu, machines, part, written)
+        return question.completed(offer, machines, StepPart(self.batch, workers), written)
 
     def may_reach(self, offer: VmOffer, machines: int, workers: int, longest_s: float) -> bool:
         """Tell whether machines may do their part of a step in some seconds, by bounds."""
@@ -143,8 +142,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
     ) -> Bounds:
         kind, known = (island_kind(offer), machines, joined), self._known_islands.bounds
         if kind not in known:
-            gpu = self.catalog.gpu(offer.gpu)
-            known[kind] = question.bounds(offer, gpu, machines, joined=joined)
+            known[kind] = question.bounds(offer, machines, joined=joined)
         return known[kind]
 
     def chain(self, parts: tuple[ChainPart, ...]) -> Chain | Refusal:
@@ -158,9 +156,8 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         return self._once("chains", parts, lambda: self._chain(question, parts))
 
     def _chain(self, question: IslandQuestion, parts: tuple[ChainPart, ...]) -> Chain | Refusal:
-        gpus = [self.catalog.gpu(part.offer.gpu) for part in parts]
         ways = tuple(self._way(a.offer, b.offer) for a, b in pairwise(parts))
-        return question.chain(parts, gpus, ways, self.batch)
+        return question.chain(parts, ways, self.batch)
 
     def _way(self, one: VmOffer, other: VmOffer) -> Way:
         """Return the way between a machine of each of two parts: over the slower network of both,
@@ -185,8 +182,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         question = self.island_question
         if question is None:
             return None
-        whole = StepPart(self.batch, 1)
-        return question.nearest(offer, self.catalog.gpu(offer.gpu), whole, machines)
+        return question.nearest(offer, StepPart(self.batch, 1), machines)
 
     def pools_of(self, offer: VmOffer) -> tuple[Pool, ...]:
         """Return the workers that stand for an offer: the smallest that can train the model."""
@@ -279,8 +275,7 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
         rates = question.rates(built, offer, self.batch / (workers or 1))
         if workers is not None:
             return rates
-        gpu = self.catalog.gpu(offer.gpu)
-        rank_s = question.sequence_seconds(offer, gpu, question.limits(offer)[1])
+        rank_s = question.sequence_seconds(offer, question.limits(offer)[1])
         most = machines * offer.gpu_count / min(s * degree for degree, s in rank_s)
         return tuple(replace(rate, value=most, high=max(most, rate.high)) for rate in rates)
 

@@ -246,8 +246,8 @@ class _CountSearch(PartSearch):
         machines = {(id(pool.offer), pool.machines): pool for pool in asked.pools}.values()
         plans, found = set[InnerPlan](), list[Pool]()
         for pool in machines:
-            gpu, least_s = asked.catalog.gpu(pool.offer.gpu), part.part_s * (1 + SAME)
-            inside = question.plans_within(pool.offer, gpu, pool.machines, step, self._longest_s)
+            least_s = part.part_s * (1 + SAME)
+            inside = question.plans_within(pool.offer, pool.machines, step, self._longest_s)
             plans.update(inside)
             if self.plans + len(plans) > PLANS:
                 return None
