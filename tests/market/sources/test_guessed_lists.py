@@ -157,7 +157,9 @@ def test_a_place_that_may_be_two_is_asked_for(tmp_path: Path, cell: str, asked: 
 
 
 def test_all_places_of_a_providers_own_are_asked_for_at_once(tmp_path: Path) -> None:
-    """A column that says by its header that it has places is taken for one."""
+    """A column that says by its header that it has places is taken for one, also if a third of its
+    cells are cities.
+    """
     text = "gpu,Region,USD per hour\nL4,US-East,0.75\nL4,Zone 9,0.80\n"
     with pytest.raises(PlacerError, match="where 'US-East' is is not known, and 1 more") as it:
         read(tmp_path, text)
@@ -166,6 +168,8 @@ def test_all_places_of_a_providers_own_are_asked_for_at_once(tmp_path: Path) -> 
     given = _pairs(("US-East=Ashburn,Zone 9=Oslo",))
     rows = read(tmp_path, text, {}, **given).rows["regions.csv"]
     assert [row["region"] for row in rows] == ["ashburn", "oslo"]
+    with pytest.raises(PlacerError, match="where 'US-East' is is not known, and 1 more"):
+        read(tmp_path, f"{text}L4,Berlin,0.75\n")
 
 
 def test_words_correct_what_was_guessed(tmp_path: Path) -> None:
