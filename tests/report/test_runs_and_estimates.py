@@ -81,7 +81,9 @@ def run_document(**more: Any) -> dict[str, Any]:
 
 
 def test_a_run_beside_its_prediction() -> None:
-    """10 samples/s measured, 8 predicted: +25 %; a loss that is no number is left out."""
+    """10 samples/s measured, 8 predicted: +25 %; a loss that is no number is left out. A second
+    worker adds its loss, 2 + 0.5, and is waited for where it is slower.
+    """
     seconds = {"what": "throughput", "unit": "samples/s", "predicted": 8.0, "measured": 10.0}
     summary = {
         "kind": "summary",
@@ -96,10 +98,14 @@ def test_a_run_beside_its_prediction() -> None:
     document = run_document(records=[{"kind": "end", "rank": 0}, summary])
     report = contents(document, today=TODAY)
     assert report.verdict == "All 3 steps are done. 10 samples/s, +25 % against the prediction."
-    assert [row[0] for row in tables(report)["Loss of each step"].rows] == ["1", "3"]
+    assert tables(report)["Loss of each step"].rows == (("1", "2"), ("3", "1"))
     assert "a remark" in page({"run.jsonl": document}, today=TODAY)
     summary["seconds_compare"] = False
-    other = contents(run_document(records=[summary]), today=TODAY)
+    second = {"kind": "step", "step": 0, "rank": 1, "step_s": 0.75, "loss": 0.5}
+    other = contents(run_document(records=[second, summary]), today=TODAY)
+    assert tables(other)["Loss of each step"].rows == (("1", "2.5"), ("3", "1"))
+    slowest = tables(other)["Seconds of each step, of the slowest worker"]
+    assert slowest.rows[0] == ("1", "750 ms")
     assert other.verdict.startswith("The log has 3 of 3 steps, and not the end of every worker.")
     assert "+25 %" not in other.verdict
     assert other.tone == "bad"
