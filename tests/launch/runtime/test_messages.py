@@ -11,7 +11,7 @@ from placer.errors import PlacerError
 
 torch: Any = pytest.importorskip("torch")
 from placer.launch.runtime.codec import Codec  # noqa: E402
-from placer.launch.runtime.wire import Feedback  # noqa: E402
+from placer.launch.runtime.wire import Feedback, is_peer_loss  # noqa: E402
 
 COARSE = ("int8", "int4", "sparse")
 
@@ -86,3 +86,16 @@ def test_what_is_lost_comes_later(compression: str) -> None:
         feedback.sent = said - heard
         total += heard
     assert float((total / 200 - vector).norm() / vector.norm()) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [
+        (RuntimeError("[tcp/pair.cc:547] Connection closed by peer [10.0.0.2]"), True),
+        (torch.distributed.DistError("the store is gone"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied (8x4 and 8x4)"), False),
+    ],
+)
+def test_an_error_of_the_model_is_no_lost_peer(error: Exception, is_lost: bool) -> None:
+    """Gloo's words and any error of torch.distributed tell of one; those of a product do not."""
+    assert is_peer_loss(error) == is_lost
