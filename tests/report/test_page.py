@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from goldens.__main__ import FROZEN
 
 import placer
 from conftest import Run
@@ -61,6 +62,18 @@ def test_an_axis_is_logarithmic_unless_it_has_a_zero(over: str, kind: str | None
     (chart,) = [block for block in blocks if isinstance(block, Chart)]
     line = chart.draw().to_dict()["layer"][0]["encoding"]
     assert [line[axis]["scale"].get("type") for axis in ("x", "y")] == [kind, kind]
+
+
+@pytest.mark.parametrize("point", [["market=spot"], ["budget=2/h", "egress=x4"]])
+def test_a_range_without_one_axis_of_numbers_has_a_row_for_each_point(point: list[str]) -> None:
+    """Words have no place on an axis, and two ranges have no single one: rows have their names."""
+    document = json.loads((FROZEN / "documents/sweep.json").read_text(encoding="utf-8"))
+    axes = [words.split("=") for words in point]
+    document["over"] = [{"what": name, "values": [value]} for name, value in axes]
+    document["rows"] = [{**document["rows"][1], "set": point}]
+    blocks = [block for part in contents(document, today=TODAY).sections for block in part.blocks]
+    (chart,) = [block for block in blocks if isinstance(block, Chart)]
+    assert " ".join(point) in str(chart.draw().to_dict())
 
 
 def test_links_carry_the_bytes_of_an_hour() -> None:
