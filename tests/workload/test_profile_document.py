@@ -5,8 +5,10 @@ priced.
 import json
 from typing import Any
 
+import pytest
 from conforming import validate
 
+from placer.errors import PlacerError
 from placer.profiler.measured_profile import (
     Sizes,
     known_rates,
@@ -103,6 +105,14 @@ def test_a_profile_with_measurements_is_read_back() -> None:
     document = written(profile)
     validate(document, "profile")
     assert profile_from_json(json.dumps(document).encode(), "mine.json") == profile
+
+
+@pytest.mark.parametrize("words", [{"gpu": ""}, {"gpu": "T4\n"}, {"failure": "\x1b[2J"}])
+def test_words_of_a_measurement_can_be_printed(words: dict[str, str]) -> None:
+    """A device has a name; what it is called, and how it failed, moves no terminal."""
+    assert replace(ON_T4, failure="", command="", driver="").failure == ""
+    with pytest.raises(PlacerError, match=f"measurement: {next(iter(words))} is "):
+        replace(ON_T4, **words)
 
 
 def test_the_rate_is_that_of_the_knee_in_the_fastest_precision() -> None:
