@@ -252,6 +252,12 @@ def without_searches(document: dict[str, Any]) -> None:
             mode["method"] = "root"
 
 
+def gap_and_nothing(document: dict[str, Any]) -> None:
+    """Ask for half of the best, and call one mode of no machine: no bound follows from nothing."""
+    document["certificate"]["gap"] = 0.5
+    document["proof"][-1].update(bound=None, root_bound=None)
+
+
 def other_factor(document: dict[str, Any]) -> None:
     """Lower a bound by weak duality by more samples to target than the model asks for."""
     document["certificate"]["relaxation"]["modes"][1]["samples_to_target"] *= 2
@@ -264,6 +270,7 @@ def unproved(document: dict[str, Any]) -> None:
 
 TAMPERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
     "gap": (at("certificate/gap", 0.5), "no bound of the proof follows from the gap of 0.5", ""),
+    "gap of none": (gap_and_nothing, "no bound of the proof follows from the gap of 0.5", ""),
     "method": (without_searches, "is said to need no search|is said to end by 'root'", ""),
     "method and counts": (without_nodes, "", "all-reduce: ruled out by the solver's relaxation"),
     "alternatives": (doubled, r"alternatives\[0\]\.estimate", ""),
