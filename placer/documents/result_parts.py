@@ -164,9 +164,9 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
     their speed and price too, and passes over the data where they differ from the first.
     """
     step, again = estimate.step, estimate.data_passes
-    speed, price = estimate.tokens_per_second, estimate.usd_per_billion_tokens
-    tokens: dict[str, Any] = {}
-    if speed is not None and price is not None:
+    speed, tokens = estimate.tokens_per_second, dict[str, Any]()
+    if speed is not None:
+        price = estimate.usd_per_billion_tokens
         tokens = {"tokens_per_second": to_builtins(speed), "usd_per_billion_tokens": price}
     return {
         "samples_per_second": to_builtins(estimate.samples_per_second),
