@@ -286,22 +286,26 @@ def test_a_coarse_compression_of_the_profile_leaves_strategies_out() -> None:
     assert "priced again" in said
 
 
-def test_equal_machines_refute_a_bound_on_local_steps() -> None:
-    """The best T4 of one place calculate eight batches between two averages: a bound a thousandth
-    below what they reach is refuted, the proved one is not.
+@pytest.mark.parametrize(
+    ("exchange", "steps"), [("local-sgd", 8), ("all-reduce", 1), ("streaming-diloco", 8)]
+)
+def test_equal_machines_refute_a_bound(exchange: str, steps: int) -> None:
+    """The best T4 of one place calculate one batch or eight between two averages, which streaming
+    DiLoCo alone sends meanwhile: a bound a thousandth below what they reach is refuted, the proved
+    one is not.
     """
     problem = placer.Advisor("erben-2023").problem(
         "roberta-xlm",
         gpu="T4",
         places="gcp/us-central1",
         market="spot",
-        exchange="local-sgd",
-        local_steps="8",
+        exchange=exchange,
+        local_steps=str(steps),
         workers="4",
     )
     found = solve(problem, "exact", PROOF)
     assert found.value is not None
-    document, modes = problem.to_dict(), [mode_factor("local-sgd", 8, problem)]
+    document, modes = problem.to_dict(), [mode_factor(exchange, steps, problem)]
     machines = machines_of(document, device_speeds(problem))
     assert witness(document, machines, modes, found.value * 0.999)
     assert not witness(document, machines, modes, found.bound)
