@@ -30,13 +30,16 @@ def small(scale: float | None = None, **words: Any) -> SmallPlan:
 
 def test_between_two_workers_links_are_the_plans() -> None:
     """Two transfers at once may have 15 MB/s each; 26.25 MB/s (210 Mb/s) between the regions are
-    cut to it, and named; round trips stay.
+    cut to it, and named; round trips stay. To a hub in one of the regions one transfer is under
+    way at a time: nothing is cut.
     """
     found = {(shape.src, shape.dst): shape for shape in small(0.1).shapes}
     assert found[US, EU].stream_bytes_per_s == pytest.approx(CARRIED_BYTES_PER_S / 2)
     assert found[US, EU].rtt_s == pytest.approx(WAY_S, rel=0.01)
     assert found[US, US].stream_bytes_per_s == pytest.approx(CARRIED_BYTES_PER_S)
     assert (US, EU) in small(0.1).slower
+    words = {"exchange": "model-averaging", "local_steps": "4", "aggregator": US}
+    assert (EU, US) not in small(0.1, **words).slower
 
 
 @pytest.mark.parametrize(
