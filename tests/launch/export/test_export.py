@@ -248,7 +248,8 @@ def at_runpod(three: ExportPlan) -> ExportPlan:
 
 def test_runpod_has_the_names_and_limits_of_skypilot(three: ExportPlan) -> None:
     """Data centre EU-SE-1 is a zone of SE; a task has one machine there, so two and three machines
-    are five tasks with the ranks 0 to 4. They mount no bucket: the launch asks for one.
+    are five tasks with the ranks 0 to 4. They mount no bucket: the launch asks for one, which no
+    launch at clouds that mount buckets does.
     """
     tasks = tasks_of(at_runpod(three))
     assert [(task["name"], task["num_nodes"]) for task in tasks] == [
@@ -268,6 +269,9 @@ def test_runpod_has_the_names_and_limits_of_skypilot(three: ExportPlan) -> None:
     asked = "--env PLACER_MEETING=s3://BUCKET --secret TS_AUTHKEY"
     readme = export(at_runpod(three), "skypilot")["README.md"]
     assert f"sky jobs launch {asked} skypilot.yaml" in readme
+    mounted = tasks_of(three)
+    assert {task["envs"]["PLACER_MEETING"] for task in mounted} == {"/placer-meeting"}
+    assert "PLACER_MEETING=" not in export(three, "skypilot")["README.md"]
 
 
 def test_islands_of_machines_at_runpod_are_refused_by_skypilot(some_islands: ExportPlan) -> None:
