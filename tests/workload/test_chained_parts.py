@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from island_models import device, island, plain_gpt
 
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.island import Island
 from placer.workload.island.chain import Chain, Line, Way, chain, part_of
@@ -113,9 +114,12 @@ MADE = {
         experts=2,
     )
 }
+MADE["experts that no layer has"] = replace(
+    MADE["two experts"], dense_layers=12, dense_width=2048, experts_per_token=1
+)
 
 
-@pytest.mark.parametrize("name", ["Llama-3.1-70B", "DeepSeek-V3", "gpt-oss-120b", "two experts"])
+@pytest.mark.parametrize("name", ["Llama-3.1-70B", "DeepSeek-V3", "gpt-oss-120b", *MADE])
 @pytest.mark.parametrize("parts", [2, 3])
 def test_parts_have_all_of_a_model(name: str, parts: int) -> None:
     """Layers, parameters and experts of the parts are those of the model but for rounding."""

@@ -330,7 +330,7 @@ def part_of(
     dense = min(max(0, architecture.dense_layers - before), layers)
     experts = 0
     if architecture.experts > 1:
-        sparse = architecture.layers - architecture.dense_layers
+        sparse = max(1, architecture.layers - architecture.dense_layers)  # all may be dense
         experts = architecture.expert_parameters // sparse * (layers - dense)
     share, is_last = layers / architecture.layers, at == parts - 1
     own = table * ((at == 0) + is_last)
