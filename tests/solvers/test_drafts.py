@@ -3,7 +3,7 @@
 import importlib
 import math
 from collections.abc import Callable
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from instances import joint_problem, random_problem, two_places, wide_problem, wishing
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_named
+from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions
@@ -144,7 +145,7 @@ def regional(problem: Problem, **wishes: Any) -> Any:
 @pytest.mark.parametrize("transport", ["hivemind", "nccl"])
 def test_rough_rounds_pay_for_what_regions_send(transport: str) -> None:
     """Of as many machines in each of two regions, or of more in one: the egress of a round is that
-    of the model.
+    of the model, and the slowest way decides how long it takes.
     """
     paid = 0
     wishes = {"transport": transport, "max_regions": 2, "same_zone": True, "data_store": None}
@@ -162,6 +163,10 @@ def test_rough_rounds_pay_for_what_regions_send(transport: str) -> None:
                 drafted = Draft.of(dict(zip(pools, machines, strict=True)), ("all-reduce", 1))
                 outcome = evaluate(made.judge.placement(drafted), made.judge.problem)
                 seconds = mode.samples / mode.multiplier / speed
+                ways = [made.pair_s[way] for way in permutations(market.place_of[pools], 2)]
+                sent_s = 2 * max(ways) * (sum(machines) - 1 if mode.ring else 1) / sum(machines)
+                both = sum(n * market.speed[i] for i, n in drafted.counts)
+                assert seconds == pytest.approx(mode.round_s(mode.samples / both, sent_s))
                 sent_usd = (outcome.usd.total - outcome.usd.compute) * outcome.step.total
                 assert usd * seconds == pytest.approx(sent_usd, rel=1e-6, abs=1e-9)
                 paid += usd > 0
@@ -177,7 +182,7 @@ def test_like_machines_of_several_regions_are_promised_by_price() -> None:
         made = regional(wide_problem(seed), objective="cost", min_samples_per_second=None)
         if made is None:
             continue
-        made.usd = np.zeros_like(made.usd)
+        paid, made.usd = made.usd, np.zeros_like(made.usd)
         like, numbers = like_machines.LikeMachines.of(made.judge), made._numbers()
         for device in set(like.device.tolist()):
             team_at = {
@@ -200,7 +205,36 @@ def test_like_machines_of_several_regions_are_promised_by_price() -> None:
             assert prices == pytest.approx(sorted(usd for usd, *_ in expected))
             assert {tuple(row) for _, *row in found} == {tuple(row) for _, *row in expected}
             promised += len(found)
+            made.usd = paid
+            assert np.all(made._promised(mode, like, device, numbers)[1] >= value)
+            made.usd = np.zeros_like(paid)
     assert promised >= 40
+
+
+def test_numbers_of_regions_are_even_or_many_beside_single_ones() -> None:
+    """Three regions of up to six workers: 1 or 2 in each, or 2 to 4 in one beside single ones."""
+    regions = (regional(wide_problem(seed), min_regions=3) for seed in range(40))
+    made = next(each for each in regions if each is not None and each.sets.shape[1] == 3)
+    uneven = {row for n in (2, 3, 4) for row in permutations((n, 1, 1))}
+    assert {*map(tuple, made._numbers().tolist())} == {(1, 1, 1), (2, 2, 2), *uneven}
+
+
+def test_hubs_of_plain_stores_need_no_function_in_every_region() -> None:
+    """Averages inside regions run on a function of each; those of one store need one somewhere."""
+    told = 0
+    for problem in map(random_problem, range(40)):
+        places = tuple(sorted({pool.place for pool in problem.pools}))
+        if not problem.aggregator_places or not places:
+            continue
+        hubs = judge(problem).hubs
+        everywhere = {*places} <= {*problem.serverless_places}
+        for name, _ in problem.modes:
+            transport = traits(name).transport
+            if transport in ("store", "regional-stores"):
+                found = hubs.of(name, places)
+                assert bool(found) == (everywhere or transport == "store")
+                told += not everywhere
+    assert told >= 5
 
 
 def test_swaps_come_by_the_sum_of_both_gains() -> None:
