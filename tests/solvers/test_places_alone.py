@@ -16,6 +16,7 @@ from placer.solving.solve import solve
 
 places_alone: Any = importlib.import_module("placer.solvers.exact.allreduce_search")
 relaxations: Any = importlib.import_module("placer.solvers.exact.bounds.relaxation")
+grids: Any = importlib.import_module("placer.solvers._market.grid")
 markets: Any = importlib.import_module("placer.solvers._market.market")
 modes: Any = importlib.import_module("placer.solvers._mode")
 targets: Any = importlib.import_module("placer.solvers._target")
@@ -67,6 +68,23 @@ def test_rows_lie_around_both_limits_of_a_dollar() -> None:
     weights = np.column_stack([np.ones(len(prices)), prices])
     rows = relaxations.priced_rows(weights, modes.Mode(problem, "all-reduce", 1), target)
     assert prices[rows].tolist() == [0.0, 0.04, 0.1, 0.24, 90.0, 277.8, 600.0]
+
+
+def test_rows_of_a_grid_lie_around_the_tightest_price() -> None:
+    """Up to eight machines need 100 samples/s: the price of a dollar at which they have least to
+    spare is among the rows, with those from a quarter to 1.5 times; few are those just below it.
+    """
+    market = markets.Market.of(erben_problem())
+    grid = grids.Grid(market, market.hosts, 8)
+    first = int(np.any(grid.weights[:, 2:] > 0, axis=1).sum()) + 2
+    prices, needed = grid.weights[first:, 1], 100.0 * grid.weights[:, 0]
+    for workers in range(1, 9):
+        best = prices[np.argmin((grid.everywhere[:, workers] - needed)[first:] / prices)]
+        for few, least, most in ((False, 0.25, 1.5), (True, 0.8, 1.0)):
+            rows = grid.rows(needed, workers, few=few)
+            expected = prices[(prices >= least * best) & (prices <= most * best)]
+            assert grid.weights[rows[rows >= first], 1].tolist() == expected.tolist()
+            assert (first - 1 in rows) == (not few)
 
 
 @pytest.mark.parametrize("seed", range(8))
