@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from instances import loading_problem, wishing
+from instances import loading_problem, site_problem, wishing
+from placer.cost_model.dollars import worker_sample_usd
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.problem.exchange import traits
@@ -96,3 +97,21 @@ def test_equal_parts_are_not_charged_by_speed() -> None:
     assert paid.without_ways().moving_usd == ()
     assert paid.without_ways().data_usd == market.data_usd
     assert market.without_ways() is market
+
+
+def test_ways_of_data_have_one_price_where_nobody_waits() -> None:
+    """Workers of one place pay the same for a sample, unless they share the line of a site, or a
+    store that holds all of them back.
+    """
+    known = unknown = 0
+    for problem in map(site_problem, range(40)):
+        market = markets.Market.of(problem)
+        for at, place in enumerate(market.places):
+            pools = [pool for pool in market.pools if pool.place == place]
+            prices = {worker_sample_usd(pool, problem) for pool in pools}
+            shared = problem.line_samples_per_s(place), problem.most_loaded_samples_per_s
+            if problem.data_store is not None and len(prices) == 1:
+                expected = None if min(shared) < math.inf else prices.pop()
+                assert market.way_usd([at]) == expected
+                known, unknown = known + (expected is not None), unknown + (expected is None)
+    assert min(known, unknown) >= 5
