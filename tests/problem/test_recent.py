@@ -111,3 +111,19 @@ def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) ->
     assert markets.Market.of(blind).weights is mine.weights
     assert mine.prices.max() > 0.0
     assert markets.Market.of(blind).prices.max() == 0.0
+
+
+def test_small_markets_are_kept_beside_large_ones(advisor: Advisor) -> None:
+    """The small book has less than 400 machines, the default one more: a catalog keeps 40 of the
+    small markets, and 8 of the large ones.
+    """
+    for asked, name, most in (
+        (advisor, "small markets", shared.KEPT_SMALL),
+        (Advisor(), "markets", shared.KEPT_MARKETS),
+    ):
+        problem = asked.problem("roberta-xlm", budget="5/h")
+        problem = replace(problem, catalog=replace(problem.catalog))
+        assert (len(problem.pools) <= 400) == (name == "small markets")
+        markets.Market.of(problem)
+        held = {key: each for key, each in problem.catalog.memo.items() if "markets" in str(key)}
+        assert {key: each.most for key, each in held.items()} == {name: most}
