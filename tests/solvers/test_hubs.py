@@ -5,6 +5,7 @@ after the other drops.
 import importlib
 import math
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from placer.units import GIB, SECONDS_PER_HOUR
 EXACT = importlib.import_module("placer.solvers.exact.branch_and_bound")
 PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
 LEADING = importlib.import_module("placer.solvers.exact.hubs.workers").leading
+QUEUED = importlib.import_module("placer.solvers.exact.hubs.machines").HubMachineTree._queued
 HUBS = ("store", "regional-stores", "server")
 MAKERS = (
     random_problem,
@@ -218,6 +220,26 @@ def test_leading_machines_are_those_that_no_other_one_in_their_place_beats(
 
     assert all(any(beats(i, j) for i in chosen) for j in range(len(machines)))
     assert not any(beats(i, j) for i in chosen for j in chosen if i != j)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    kinds=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=4),
+    shared=st.integers(1, 12),
+)
+def test_a_hub_takes_one_gradient_after_the_other(
+    kinds: list[tuple[int, int]], shared: int
+) -> None:
+    """What is ready first goes first, and each takes its part of the seconds that all of them take:
+    the last is through when a plain queue says so.
+    """
+    *taken, (soonest, left) = kinds
+    n = max(1, sum(count for _, count in kinds))
+    seconds = 0.0
+    for start in sorted(start for start, count in kinds for _ in range(count)):
+        seconds = max(seconds, start) + shared / n
+    search = SimpleNamespace(taken_kinds=taken, soonest=[soonest], shared=shared, n=n)
+    assert QUEUED(search, 0, left) == pytest.approx(seconds)
 
 
 def one_by_one(search, hub, n) -> tuple[float, float, float]:  # type: ignore[no-untyped-def]
