@@ -135,9 +135,7 @@ def _ring(site_group: SiteGroup, averaging_s: Terms) -> None:
         crossing.append(times(least_usd, both))
 
     def inside(place: str, k: int) -> float:
-        return egress(
-            site_group, (Phase("", (Transfer(place, place, edge, max(k - 1, 0), True),)),)
-        )
+        return egress(site_group, (Phase("", (Transfer(place, place, edge, k - 1, True),)),))
 
     communication = plus(averaging_s, site_group.model.largest(wan))
     round_s = _round_s(site_group, communication)

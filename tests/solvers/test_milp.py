@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certain import certain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ from instances import (
     ring_problem,
     server_problem,
     total_problem,
+    two_places,
     vcpu_problem,
     wide_problem,
     wishing,
@@ -247,6 +249,24 @@ def test_no_program_is_above_a_placement_of_its_part(market: str) -> None:
                 least = _least_goal(part, counts, coarse=coarse)
                 assert least <= worth * (1 + 1e-6) + 1e-12, (seed, placement, coarse)
             compared += 1
+
+
+@pytest.mark.parametrize("machines", [(1, 1), (2, 2), (3, 1), (1, 4)])
+def test_rings_of_two_places_have_their_own_price(machines: tuple[int, int]) -> None:
+    """Each place has one edge to the other, and one less than its workers inside: with machines and
+    seconds of a round given, the least USD/h is what the model says.
+    """
+    problem = two_places(
+        objective="cost", transport="nccl", same_zone=False, exchange="all-reduce", min_workers=2
+    )
+    frame = next(frame for frame in split.frames(problem) if frame.exchange.in_ring)
+    counts = {id(pool): n for pool, n in zip(problem.pools, machines, strict=True)}
+    part = frames.Part(frame=frame, low=sum(machines), high=sum(machines))
+    placement = certain(_placed(part, counts))
+    outcome = evaluate(placement, problem)
+    part = replace(part, most_s=outcome.step.total * (1 + 1e-6))
+    assert outcome.usd.total > outcome.usd.compute * 1.01
+    assert _least_goal(part, counts) == pytest.approx(outcome.usd.total, rel=1e-4)
 
 
 def _goal(value: float, frame: Any) -> float:
