@@ -92,7 +92,7 @@ def default_question(default: Catalog, model: str, **wishes: object) -> Problem:
 
 
 @pytest.mark.parametrize("model", ["roberta-xlm", "llama-3.1-8b"])
-@pytest.mark.parametrize("transport", [None, "hivemind"])
+@pytest.mark.parametrize("transport", [None, "hivemind", "nccl", "gloo"])
 def test_rounds_of_candidates_are_those_of_the_model(
     default: Catalog, model: str, transport: str | None
 ) -> None:
