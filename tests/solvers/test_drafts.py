@@ -18,6 +18,7 @@ from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions
+from placer.solving.solve import solve
 
 ascent: Any = importlib.import_module("placer.solvers._drafts.ascent")
 construction: Any = importlib.import_module("placer.solvers._drafts.construction")
@@ -26,6 +27,7 @@ like_drafts: Any = importlib.import_module("placer.solvers._drafts.like_drafts")
 like_machines: Any = importlib.import_module("placer.solvers._drafts.like_machines")
 neighbourhood: Any = importlib.import_module("placer.solvers._drafts.neighbourhood")
 one_place: Any = importlib.import_module("placer.solvers._drafts.one_place")
+several_regions: Any = importlib.import_module("placer.solvers._drafts.several_regions")
 Draft = importlib.import_module("placer.solvers._drafts.draft").Draft
 market_of = importlib.import_module("placer.solvers._market.market").Market.of
 Mode = importlib.import_module("placer.solvers._mode").Mode
@@ -77,8 +79,10 @@ def test_promises_within_the_limits_come_best_first(
         and grams <= (carbon or math.inf)
     ]
     columns = (np.array(each, dtype=float) for each in zip(*figures, strict=True))
-    order, _ = one_place.promise(made, *columns)
+    order, values = one_place.promise(made, *columns)
     assert order.tolist() == sorted(kept, key=lambda i: (*keys[name](*figures[i]), i))
+    if name == "cost-per-sample":  # of a million samples, an hour having 3,600 seconds
+        assert values.tolist() == pytest.approx([usd / v / 0.0036 for v, usd, _ in figures])
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -131,6 +135,37 @@ def test_changes_within_the_limits_are_those_that_the_judge_allows(maker: Any) -
                 assert within == (-counts[pool] <= n <= room), (seed, counts, pool, n)
                 allowed, refused = allowed + within, refused + (not within)
     assert min(allowed, refused) >= 50
+
+
+@pytest.mark.parametrize("objective", ["throughput", "cost", "cost-per-sample"])
+def test_places_may_win_whose_machines_are_worth_more_than_the_best(objective: str) -> None:
+    """Machines of a place that do as much as the best answer for less than it, exchanges being
+    free, as many as the budget pays: else none of its mixes is better.
+    """
+    won = lost = 0
+    for seed in range(30):
+        wishes = {"objective": objective, "min_samples_per_second": 20.0, "exchange": "all-reduce"}
+        problem = wishing(wide_problem(seed), budget_usd_per_hour=8.0, **wishes)
+        made = judge(problem)
+        answer = solve(problem, "greedy").placement
+        if answer is None or not problem.modes:
+            continue
+        made.target.offer(answer)
+        best, market = evaluate(answer, problem), made.market
+        speed = best.samples_per_second if objective == "throughput" else 20.0
+        limit = {
+            "throughput": 8.0,
+            "cost": best.usd.total,
+            "cost-per-sample": best.usd.total / best.samples_per_second * 20.0,
+        }[objective]
+        multiplier = min(Mode(problem, *mode).multiplier for mode in problem.modes)
+        open_ = one_place.OnePlaceDrafts(made)._may_win(market.usd / market.speed)
+        for at, found in enumerate(open_.tolist()):
+            each = (market.usd / market.speed)[market.place_of == at].min()
+            if each * speed * multiplier != pytest.approx(limit, rel=1e-9):
+                assert found == (each * speed * multiplier < limit)
+                won, lost = won + found, lost + (not found)
+    assert min(won, lost) >= 3
 
 
 def regional(problem: Problem, **wishes: Any) -> Any:
@@ -209,6 +244,30 @@ def test_like_machines_of_several_regions_are_promised_by_price() -> None:
             assert np.all(made._promised(mode, like, device, numbers)[1] >= value)
             made.usd = np.zeros_like(paid)
     assert promised >= 40
+
+
+def test_drafts_of_regions_are_even_or_have_one_large_region() -> None:
+    """In one machine or 2, 4 or 8 of each region of some set, or 4 or 16 of one beside single ones:
+    no more of a kind than there may be, and no more drafts of each number than are asked for.
+    """
+    drafted = 0
+    for seed in range(40):
+        made = judge(wishing(wide_problem(seed), max_workers=64, exchange="all-reduce"))
+        if made.needed or len(made.market.places) < 2:
+            continue
+        drafts = several_regions.SeveralRegionDrafts(made, neighbourhood.NearPlaces(made))
+        found = drafts._promising(Mode(made.problem, "all-reduce", 1), 3)
+        sets = {tuple(row) for row in drafts.sets.tolist()}
+        for counts in found:
+            assert tuple(sorted(int(made.market.place_of[i]) for i in counts)) in sets
+            assert all(n <= made.market.cap[i] for i, n in counts.items())
+            *others, largest = sorted(counts.values())
+            even = largest in (1, 2, 4, 8) and {*others} == {largest}
+            assert even or (largest in (4, 16) and {*others} == {1})
+        for number in (1, 2, 4, 8):
+            assert sum({*counts.values()} == {number} for counts in found) <= 6
+        drafted += len(found)
+    assert drafted >= 60
 
 
 def test_numbers_of_regions_are_even_or_many_beside_single_ones() -> None:
