@@ -247,8 +247,8 @@ def test_like_machines_of_several_regions_are_promised_by_price() -> None:
 
 
 def test_drafts_of_regions_are_even_or_have_one_large_region() -> None:
-    """In one machine or 2, 4 or 8 of each region of some set, or 4 or 16 of one beside single ones:
-    no more of a kind than there may be, and no more drafts of each number than are asked for.
+    """Of each region of some set 1, 2, 4 or 8 machines, within the budget, or 4 or 16 of one beside
+    single ones; no more than there may be, and two ways to choose three drafts of each number.
     """
     drafted = 0
     for seed in range(40):
@@ -263,6 +263,8 @@ def test_drafts_of_regions_are_even_or_have_one_large_region() -> None:
             assert all(n <= made.market.cap[i] for i, n in counts.items())
             *others, largest = sorted(counts.values())
             even = largest in (1, 2, 4, 8) and {*others} == {largest}
+            usd = sum(n * float(made.market.usd[i]) for i, n in counts.items())
+            assert usd <= made.target.budget_usd_per_hour * (1 + 1e-9) or not even
             assert even or (largest in (4, 16) and {*others} == {1})
         for number in (1, 2, 4, 8):
             assert sum({*counts.values()} == {number} for counts in found) <= 6
