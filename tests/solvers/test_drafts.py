@@ -144,8 +144,9 @@ def test_places_may_win_whose_machines_are_worth_more_than_the_best(objective: s
     """
     won = lost = 0
     for seed in range(30):
-        wishes = {"objective": objective, "min_samples_per_second": 20.0, "exchange": "all-reduce"}
-        problem = wishing(wide_problem(seed), budget_usd_per_hour=8.0, **wishes)
+        wishes = {"objective": objective, "min_samples_per_second": 20.0, "exchange": "auto"}
+        steps = {"min_local_steps": 2, "max_local_steps": 8} if seed % 2 else {}
+        problem = wishing(wide_problem(seed), budget_usd_per_hour=8.0, **wishes, **steps)
         made = judge(problem)
         answer = solve(problem, "greedy").placement
         if answer is None or not problem.modes:
