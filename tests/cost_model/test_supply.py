@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from placer.cost_model.capacity.ladder import Rung, climb
 from placer.cost_model.capacity.supply import (
+    RESIDUAL,
     Likeness,
     Stay,
+    Stock,
     chance_of,
     chances_of,
     first_loss_h,
@@ -24,6 +26,7 @@ from placer.cost_model.capacity.supply import (
 )
 from placer.market.books.book_reader import load_catalog
 from placer.market.capacity_table import CapacityRow, ZoneCapacity, class_rows, zone_capacity
+from placer.records import replace
 
 H100 = zone_capacity(
     class_rows(), provider="gcp", region="us-central1", device="H100", market="spot"
@@ -91,7 +94,8 @@ def test_more_zones_never_lower_the_chance_of_enough() -> None:
 
 def test_a_stock_is_one_zone_or_those_that_are_known() -> None:
     """The class row says that regions with H100 have one zone; own rows of zones are more, of which
-    one stays where machines stay in one zone: the best.
+    one stays where machines stay in one zone: the best. Known to be short for a fifth of the time,
+    three zones have any number of machines for the rest. Rows that count two zones mean two.
     """
     rows = load_catalog("default").capacity
     place = ("gcp/us-central1", "H100")
@@ -112,7 +116,7 @@ def test_a_stock_is_one_zone_or_those_that_are_known() -> None:
             source="own launches",
             as_of="2026-11-01",
         )
-        for letter, share in (("a", 0.2), ("b", 0.9), ("c", 0.5), ("f", 0.1))
+        for letter, share in (("a", 0.2), ("b", 0.9), ("c", 0.5), ("f", 0.1), ("g", 0.0))
     ]
     table = [*rows, *zones]
     assert stock_of(table, *place, same_zone=True).zones == ("gcp/us-central1-b H100",)
@@ -123,6 +127,30 @@ def test_a_stock_is_one_zone_or_those_that_are_known() -> None:
     machines = stock_scenarios([spread], [16], 4096, 0)
     assert 0.9 < (machines[:, 0] >= 16).mean() < 1 - 0.1 * 0.5 * 0.8
     assert likeness_of([spread]).region == 0.30
+    given = stock_of(table, *place, same_zone=False, unavailable=0.2)
+    assert [chance_of(each, 1000) for each in given.known] == pytest.approx([0.8] * 3)
+    two = [replace(row, zone="", zones=2) for row in zones[:1]]
+    assert len(stock_of(two, *place, same_zone=False).zones) == 2
+    assert len(stock_of([], *place, same_zone=False).zones) == 1
+
+
+def test_stocks_are_as_alike_as_the_most_alike_zones() -> None:
+    """0.5 across regions of one row is more than 0.2 in a region of another, and a region is never
+    less alike than two. Of rows that know nothing the fitted figures count.
+    """
+    unknown = known((8, 0.3))
+    rows = [
+        replace(unknown, corr_region=region, corr_across=across)
+        for region, across in ((0.2, 0.1), (0.6, 0.3), (0.4, 0.5))
+    ]
+
+    def likeness(*zones: ZoneCapacity) -> Likeness:
+        stock = Stock(place="gcp/a", device="T4", zones=("1",) * len(zones), known=zones)
+        return likeness_of([stock])
+
+    assert (likeness(*rows).region, likeness(*rows).across) == (0.6, 0.5)
+    assert (likeness(unknown, rows[2]).region, likeness(rows[0], rows[2]).region) == (0.5, 0.5)
+    assert likeness(unknown) == RESIDUAL
 
 
 def test_survival_lies_between_rows_and_ends_with_them() -> None:
