@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,6 +78,23 @@ def test_memory_ends_a_request() -> None:
         assert request.spent is Reason.MEMORY
 
 
+def test_an_array_may_take_a_quarter_of_the_room() -> None:
+    """Of 400 MB that are left one array may take 100 MB, half of them where it asks for a half, and
+    never more than it wants; nothing is left of one byte.
+    """
+    assert allowance.room_bytes(5.0) == 5.0
+    with allowance.opened() as request:
+        request.most_bytes = allowance.resident_bytes() + 4e8
+        assert allowance.room_bytes(1e12) == pytest.approx(1e8, rel=0.1)
+        assert allowance.room_bytes(1e12, 0.5) == pytest.approx(2e8, rel=0.1)
+        assert allowance.room_bytes(5.0) == 5.0
+        allowance.reserve(2e8)
+        with allowance.opened(memory_limit_bytes=1) as part:
+            assert part.room_bytes <= 1
+        request.most_bytes = inf
+        assert request.room_bytes == inf
+
+
 def test_closing_counts_from_the_moment_of_a_cancellation() -> None:
     """The deadline is far, but the caller has cancelled: 0.5 s are left, not 1000 s."""
     cancel = threading.Event()
@@ -89,13 +107,24 @@ def test_closing_counts_from_the_moment_of_a_cancellation() -> None:
 
 
 def test_the_first_ctrl_c_ends_the_request_and_the_second_raises() -> None:
-    """SIGINT to this process, twice; afterwards Python's own handler is back."""
+    """SIGINT to this process, twice; afterwards Python's own handler is back. A handler that a
+    program has set stays, in a request too.
+    """
     with allowance.opened() as request:
         os.kill(os.getpid(), signal.SIGINT)
         assert request.spent is Reason.CANCELLED
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        with allowance.opened() as request:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert request.spent is None
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert heard == [signal.SIGINT]
 
 
 WORDS: dict[str, Any] = {"catalog": "erben-2023", "gpu": ["T4", "A10"], "budget": "5/h"}
