@@ -213,6 +213,32 @@ def test_no_row_is_assumed_for_decoders_that_were_trained() -> None:
         assert beyond.high > inside.high
 
 
+@pytest.mark.parametrize(
+    ("workers", "more", "said"),
+    [
+        (2, {}, "samples to target with 2 workers: 1.05 x by the same losses"),
+        (8, {}, "samples to target with 8 workers: 1.53 x by the same losses"),
+        (9, {}, "9 workers: 1.53 x by the same losses, 8 at most were trained"),
+        (9, {"samples_to_target": "diloco=1.2"}, "samples to target: given: given with"),
+    ],
+)
+def test_the_samples_of_so_many_workers_are_said(
+    workers: int, more: dict[str, Any], said: str
+) -> None:
+    """DiLoCo was trained with two, four and eight replicas: nine workers count as eight. What the
+    user gives is said alone.
+    """
+    got = placer.estimate(
+        "llama-3.1-8b",
+        f"gcp/us-central1={workers}xH100:8",
+        exchange="diloco",
+        local_steps=64,
+        **more,
+    )
+    assert said in got.provenance[-1]
+    assert ("8 at most" in got.provenance[-1]) == (workers > 8 and not more)
+
+
 @given(st.integers(2, 512), SIZES)
 def test_without_an_outer_optimizer_nothing_is_better(steps: int, parameters: int) -> None:
     """Of a language model; local SGD, model averaging and ASGD-GA have no published figures there.

@@ -47,6 +47,7 @@ def test_one_node_exchanges_nothing_and_pays_no_efficiency(erben: Catalog) -> No
     assert got.granularity is None
     assert got.samples_per_second.value == pytest.approx(1811.4)
     assert got.usd_per_hour.total == pytest.approx(6.30)
+    assert [line.split()[0] for line in got.provenance] == ["speed", "price"]
     one, two = (
         estimate(
             *on_book("roberta-xlm", f"lambda/us-west-1={n}xA10", erben)
@@ -61,7 +62,7 @@ def test_four_t4_in_two_clouds_costs_what_the_paper_adds_up(erben: Catalog) -> N
 
     2 x GC in us-west1, 2 x AWS in us-west-2, XLM: a VM sends 2 x 3/4 x 1.12 GB = 1.680 GB a step,
     that is 1.565 GiB; 1/3 at the inter-zone price 0.01, 2/3 at the internet price of its cloud,
-    times steps per hour.
+    times steps per hour. Sources are said once of each device, price and way between the places.
     """
     placement, problem = on_book(
         "roberta-xlm", "gcp/us-west1=2xT4:spot,aws/us-west-2=2xT4:spot", erben, same_zone=False
@@ -81,6 +82,14 @@ def test_four_t4_in_two_clouds_costs_what_the_paper_adds_up(erben: Catalog) -> N
     assert (
         got.usd_per_hour.egress / got.usd_per_hour.total > 0.9
     )  # the paper: over 90 % in the worst case
+    first, second = ("aws/us-west-2", "gcp/us-west1")
+    assert [line.split(":")[0] for line in got.provenance if "averaging" not in line] == [
+        "speed on T4",
+        *(f"price of T4 spot in {place}" for place in (second, first)),
+        *(f"link {src} to {dst}" for src, dst in ((first, second), (second, first))),
+        "between regions",
+        "samples to target",
+    ]
 
 
 def test_data_loading_counts_when_a_store_is_named(erben: Catalog) -> None:
