@@ -47,13 +47,18 @@ def test_reading_a_question_takes_of_its_time() -> None:
 
 
 def test_a_part_ends_alone_and_with_the_whole() -> None:
-    """A part without seconds leaves the whole open; a part of a whole without seconds has none."""
+    """A part without seconds leaves the whole open; a part of a whole without seconds has none. A
+    user who interrupts a part wants no more of the whole.
+    """
     with allowance.opened(1000.0) as whole:
         with allowance.opened(-1.0) as part:
             assert part.spent is Reason.TIME
         assert whole.spent is None
     with allowance.opened(-1.0), allowance.opened(1000.0) as part:
         assert (part.spent, part.seconds_left) == (Reason.TIME, 0.0)
+    with allowance.opened(1000.0) as whole, allowance.opened(500.0) as part:
+        part.interrupt()
+        assert (whole.spent, part.spent) == (Reason.CANCELLED, Reason.CANCELLED)
 
 
 def test_a_request_belongs_to_its_thread() -> None:
@@ -90,7 +95,7 @@ def test_an_array_may_take_a_quarter_of_the_room() -> None:
         assert allowance.room_bytes(5.0) == 5.0
         allowance.reserve(2e8)
         with allowance.opened(memory_limit_bytes=1) as part:
-            assert part.room_bytes <= 1
+            assert part.room_bytes < 1
         request.most_bytes = inf
         assert request.room_bytes == inf
 
