@@ -312,6 +312,25 @@ def question(**words: Any) -> Problem:
     return Advisor(("erben-2023",)).problem("resnet50", **words)
 
 
+@pytest.mark.parametrize(
+    ("transport", "mixed", "alike"),
+    [
+        ("nccl", False, True),
+        ("gloo", False, True),
+        ("gloo", True, False),
+        ("hivemind", False, False),
+    ],
+)
+def test_software_that_divides_by_speed_mixes_machines(
+    transport: str, mixed: bool, alike: bool
+) -> None:
+    """Hivemind gives fast machines more of a step, so that nothing is asked to be alike; rings
+    divide it equally, unless unlike machines are asked for.
+    """
+    asked = Advisor().problem("roberta-xlm", transport=transport, mixed=mixed)
+    assert asked.uniform == alike
+
+
 def test_as_many_workers_are_needed() -> None:
     """Three at least; without a quorum one is enough."""
     assert question(**DILOCO).requirements.min_workers == 1

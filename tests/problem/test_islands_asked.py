@@ -101,10 +101,14 @@ def test_a_model_without_dimensions_has_no_islands(run: Run) -> None:
 
 def test_islands_begin_with_the_fewest_machines_that_fit() -> None:
     """70 B parameters in mixed precision are 1.05 TiB of states: more than 8 x 79.5 GiB, less than
-    16 x 79.5 GiB.
+    16 x 79.5 GiB. The fewest are named with their plan for the whole step, as one worker does it.
     """
-    assert min(kinds(asked("llama-3.1-70b", gpu="H100", quota=128))) == 2
-    assert min(kinds(asked("llama-3.1-8b", gpu="H100", quota=128))) == 1
+    for model, fewest in (("llama-3.1-70b", 2), ("llama-3.1-8b", 1)):
+        problem = asked(model, gpu="H100", quota=128)
+        assert min(kinds(problem)) == fewest
+        offer = next(o for o in problem.catalog.offers_at(EAST) if o.device == "H100:8")
+        whole = problem.island(offer, fewest, workers=1)
+        assert problem.nearest_island(offer) == (fewest, whole)
 
 
 def test_an_unknown_network_joins_no_machines(default: Catalog) -> None:

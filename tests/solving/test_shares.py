@@ -144,13 +144,6 @@ def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
     assert not any(note.code == "mixing" for note in mixed.notes)
 
 
-def test_software_that_divides_by_speed_mixes_machines() -> None:
-    """Hivemind gives fast machines more of a step, so that nothing is asked to be alike."""
-    words = {"budget": "5/h", "market": "on-demand", "transport": "hivemind"}
-    asked = placer.Advisor().problem("roberta-xlm", **words)  # type: ignore[arg-type]
-    assert not asked.uniform
-
-
 def test_a_stopped_search_over_kinds_bounds_all_of_them() -> None:
     """After a node of each kind the bound is no better than the proved value allows."""
     problem = uniform(random_problem(7))
