@@ -4,6 +4,7 @@ import importlib
 import random
 from collections import Counter
 from itertools import islice, product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -136,3 +137,22 @@ def test_two_equal_workers_reach_the_bound(exchange: str, regions: int) -> None:
             assert bound_s <= step_s * (1 + ROUNDING)
             reached += there == regions and part_s * 1.01 < step_s <= bound_s * (1 + 1e-5)
     assert reached > 5
+
+
+@pytest.mark.parametrize(
+    ("wishes", "free"),
+    [
+        ({}, False),
+        ({"overlap": True}, True),
+        ({"exchange": "local-sgd", "min_local_steps": 1, "max_local_steps": 4}, True),
+        ({"transport": "hivemind"}, True),
+    ],
+)
+def test_what_may_wait_counts_as_free(wishes: dict[str, Any], free: bool) -> None:
+    """An exchange beside the next step, or after every fourth, may take no time of a step; one of
+    every step does; that of hivemind does not follow from the network.
+    """
+    problem = of_some(3, 2, "nccl", "all-reduce")
+    problem = replace(problem, requirements=replace(problem.requirements, **wishes))
+    pool = problem.every_pool[0]
+    assert (LeastSteps(problem).step_s(1.0, pool.host, 2, pool.machines) == 1.0) == free
