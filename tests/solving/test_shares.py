@@ -8,12 +8,14 @@ from collections.abc import Callable
 import pytest
 
 import placer
-from instances import island_problem, random_problem
+from instances import island_problem, random_problem, wishing
 from placer.cost_model.limits import violations
+from placer.cost_model.timing.least_steps import LeastSteps
 from placer.problem.problem import Problem
 from placer.problem.shares import ShareLimit
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
+from placer.solving.parts.worker_counts import _CountSearch
 from placer.solving.solve import solve
 
 exhaustive = importlib.import_module("placer.solvers.exhaustive")
@@ -142,6 +144,52 @@ def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
     (note,) = (note for note in alike.notes if note.code == "mixing")
     assert note.message.startswith(f"unlike machines would be at least {gain:.0f} % better")
     assert not any(note.code == "mixing" for note in mixed.notes)
+
+
+@pytest.mark.parametrize(
+    ("budget", "workers", "apart"),
+    [
+        (None, 2, False),
+        (2.0, 2, False),
+        (1.9, 2, True),
+        (6.0, 3, False),
+        (5.9, 3, True),
+        (None, 4, True),
+    ],
+)
+def test_workers_that_one_region_has_and_a_budget_pays_are_together(
+    budget: float | None, workers: int, apart: bool
+) -> None:
+    """Two workers of 1 USD/h in one region, three of 2 USD/h in another: what neither has for the
+    budget takes at least a step across regions, by the better class and what most can hide.
+    """
+    problem = uniform(island_problem(3))
+    problem = wishing(problem, exchange="all-reduce", max_local_steps=None, min_local_steps=None)
+    problem = wishing(problem, budget_usd_per_hour=budget)
+    places = [place for place in problem.catalog.regions if not place.startswith("backblaze")]
+    pool, here = problem.every_pool[0], [place.partition("/") for place in places]
+    pools = [
+        replace(
+            pool,
+            offer=replace(pool.offer, provider=provider, region=region, usd_per_hour=usd),
+            host=f"nccl {gbps} gbps",
+            free_share=free_share,
+            machines_there=count * pool.machines,
+        )
+        for (provider, _, region), usd, count, gbps, free_share in (
+            (here[0], 1.0 / pool.machines, 2, 100, 0.2),
+            (here[1], 2.0 / pool.machines, 3, 10, 0.8),
+        )
+    ]
+    search = _CountSearch(problem, lambda *_: None, PROOF, "exact", proves=True)
+    least = LeastSteps(problem)
+
+    def step_s(host: str) -> float:
+        return least.step_s(1.0, host, workers, pool.machines, apart=apart, free_share=0.8)
+
+    fast, slow = (step_s(each.host) for each in pools)
+    assert 1.0 < fast < slow
+    assert search._least_s(1.0, pools, workers) == fast
 
 
 def test_a_stopped_search_over_kinds_bounds_all_of_them() -> None:
