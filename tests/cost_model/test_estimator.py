@@ -9,7 +9,7 @@ import placer
 from instances import question
 from placer.cost_model.dollars import function_usd, storage_usd
 from placer.cost_model.estimate import estimate
-from placer.cost_model.limits import Violation, violations
+from placer.cost_model.limits import Violation, joint_use, violations
 from placer.cost_model.timing.services import (
     SUM_WORK,
     SUMMING_VCPUS,
@@ -310,6 +310,20 @@ def test_vcpus_sum_side_by_side_up_to_eight(result: Result) -> None:
     offers = {offer.vcpus: offer for offer in placer.load_catalog("default").offers}
     assert summing_vcpus(offers[2]) == 2
     assert summing_vcpus(offers[96]) == summing_vcpus(None) == SUMMING_VCPUS
+
+
+def test_joint_quotas_count_a_server_by_its_vcpus_and_its_gpus(result: Result) -> None:
+    """Nine machines of 8 vCPUs and one T4 are 72 vCPUs and nine GPUs. Where the server has a
+    processor alone its vCPUs count still, and no GPU is its own.
+    """
+    assert result.placement is not None
+    book = result.problem.catalog
+    every: dict[str, Any] = {"place": "*", "gpu": "*", "market": "*", "scope": "together"}
+    rows = [Quota(**every, vcpus=1), Quota(**every, gpus=1)]
+    for kind, taken in (("gpu", [72, 9]), ("cpu", [72, 8])):
+        gpus = {**book.gpus, "T4": replace(book.gpus["T4"], kind=kind)}
+        problem = replace(result.problem, catalog=replace(book, gpus=gpus))
+        assert [joint_use(row, result.placement, problem) for row in rows] == taken
 
 
 @pytest.mark.parametrize("compression", sorted(SUM_WORK))

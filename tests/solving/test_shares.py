@@ -12,10 +12,12 @@ from instances import island_problem, random_problem, wishing
 from placer.cost_model.limits import violations
 from placer.cost_model.timing.least_steps import LeastSteps
 from placer.problem.problem import Problem
-from placer.problem.shares import ShareLimit
+from placer.problem.shares import Part, ShareLimit
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.parts.worker_counts import _CountSearch
+from placer.solving.result import Result
+from placer.solving.shares import _ShareSearch
 from placer.solving.solve import solve
 
 exhaustive = importlib.import_module("placer.solvers.exhaustive")
@@ -65,6 +67,32 @@ def test_the_best_within_shares_is_that_of_plain_enumeration() -> None:
 
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
+
+
+def _ask(problem: Problem, options: SolveOptions) -> Result:
+    return solve(problem, "exact", options)
+
+
+def test_areas_of_several_kinds_are_summed_up() -> None:
+    """Spot and on demand in one region are two kinds there; two regions are two of a provider; one
+    kind alone is limited by the cap on each.
+    """
+    region, provider = ShareLimit(share=0.5), ShareLimit(share=0.6, area="provider")
+    kinds = [
+        ("aws/c", "spot"),
+        ("aws/c", "on_demand"),
+        ("gcp/a", "spot"),
+        ("gcp/b", "spot"),
+        ("lambda/d", "spot"),
+    ]
+    problem = wishing(random_problem(3), max_shares=(region, provider))
+    search = _ShareSearch(problem, _ask, PROOF, "exact", proves=True)
+    parts = [Part(place=place, market=market, speed=1) for place, market in kinds]
+    assert [*search._several(parts)] == [
+        (region, "aws/c"),
+        (provider, "aws/*"),
+        (provider, "gcp/*"),
+    ]
 
 
 def uniform(problem: Problem, *, mixed: bool = False) -> Problem:
@@ -181,7 +209,7 @@ def test_workers_that_one_region_has_and_a_budget_pays_are_together(
             (here[1], 2.0 / pool.machines, 3, 10, 0.8),
         )
     ]
-    search = _CountSearch(problem, lambda *_: None, PROOF, "exact", proves=True)
+    search = _CountSearch(problem, _ask, PROOF, "exact", proves=True)
     least = LeastSteps(problem)
 
     def step_s(host: str) -> float:
