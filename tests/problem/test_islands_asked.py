@@ -93,10 +93,19 @@ def test_specs_read_back(
 
 
 def test_a_model_without_dimensions_has_no_islands(run: Run) -> None:
-    """RoBERTa XLM has rates of machines: several of them are several workers."""
+    """RoBERTa XLM has rates of machines: several of them are several workers. No bound of plans
+    holds for them, and there is no nearest island.
+    """
     done = run("estimate", "--model", "roberta-xlm", "--workers", f"{EAST}=1x4xH100:8:spot")
     assert done.returncode == 2
     assert "has no architecture from which a plan would follow" in " ".join(done.stderr.split())
+    problem = asked("roberta-xlm")
+    offer = next(o for o in problem.catalog.offers_at("gcp/us-central1") if o.device == "T4")
+    alone = problem.pool(offer)
+    assert alone is not None
+    assert (problem.pool(offer, 2), problem.nearest_island(offer)) == (None, None)
+    assert problem.pool(offer, inner=InnerPlan()) is None
+    assert problem.may_reach(offer, 1, 1, 1e-9)
 
 
 def test_islands_begin_with_the_fewest_machines_that_fit() -> None:
@@ -109,6 +118,35 @@ def test_islands_begin_with_the_fewest_machines_that_fit() -> None:
         offer = next(o for o in problem.catalog.offers_at(EAST) if o.device == "H100:8")
         whole = problem.island(offer, fewest, workers=1)
         assert problem.nearest_island(offer) == (fewest, whole)
+
+
+@pytest.mark.parametrize("machines", [2, 3, 5])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b"])
+def test_workers_of_several_machines_do_their_part(model: str, machines: int) -> None:
+    """Quotas of 128 H100 hold 16 machines. Of one to three workers each does its part of 96
+    sequences in the time of its plan, below the speed that none exceeds and above half of it; the
+    bound on its seconds is lower by at most 15 %.
+    """
+    problem = asked(model, gpu="H100", quota=128, tbs=96)
+    offer = next(o for o in problem.catalog.offers_at(EAST) if o.device == "H100:8")
+    fastest = problem.pool(offer, machines)
+    assert fastest is not None
+    assert (fastest.inner, fastest.max_count) == (None, 16 // machines)
+    assert (fastest.name, fastest.host) == (f"{machines}xH100:8", f"nccl {machines * 3200} Gb/s")
+    assert (fastest.gpus, fastest.usd_per_hour / offer.usd_per_hour) == (machines * 8, machines)
+    assert fastest.group(2).machine_count == 2 * machines
+    for workers in (1, 2, 3):
+        built = problem.island(offer, machines, workers=workers)
+        pool = problem.pool(offer, machines, workers=workers)
+        assert isinstance(built, Island)
+        assert pool is not None
+        assert (pool.inner, pool.kind) == (built.plan, ("H100", 8, machines, built.plan))
+        assert pool.alone.value == pytest.approx(96 / workers / built.step.seconds)
+        assert pool.shared.value == pool.alone.value
+        assert 0.5 < pool.alone.value / fastest.alone.value < 1
+        assert fastest.alone.high >= fastest.alone.value
+        assert problem.may_reach(offer, machines, workers, built.step.seconds)
+        assert not problem.may_reach(offer, machines, workers, 0.85 * built.step.seconds)
 
 
 def test_an_unknown_network_joins_no_machines(default: Catalog) -> None:
