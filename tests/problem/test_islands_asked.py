@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Run
-from instances import question
+from instances import offer, question
 from placer.cost_model.estimate import estimate, workers_of
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
@@ -17,7 +17,7 @@ from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.placement import WorkerGroup, parse_workers
 from placer.problem.problem import Problem
-from placer.problem.workers.worker_sizes import Limits, sizes
+from placer.problem.workers.worker_sizes import Kind, Limits, Twins, sizes
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools, solve
@@ -305,6 +305,28 @@ def test_two_spellings_of_the_same_machines_agree(model: str, device: str) -> No
                 assert max(speeds) <= 1.01 * min(speeds), (batch, sharding, speeds)
                 compared += len(speeds)
     assert compared >= 6
+
+
+def test_the_seconds_and_prices_of_sizes_by_hand() -> None:
+    """Machines of four devices: 9 sequences on 8 ranks are 2 of 2 s; 4 go in pairs of devices, in
+    1.5 s; 3 are too few. 36 in 3 s take six machines. Three workers of two machines cost 2 + 2 + 4.
+    """
+    made = offer("gcp", "a", "T4", 4.0, gpus=4)
+    kind = Kind(
+        offers=(made,),
+        rank_s=((1, 2.0), (2, 1.5)),
+        least=2,
+        most=8,
+        usd_per_hour=1.0,
+        twins=Twins([(1.0, 4, 8), (2.0, 8, 8)]),
+    )
+    assert [kind.calculation_s(2, count) for count in (9, 4, 3)] == [4.0, 1.5, math.inf]
+    assert [kind.is_step(count, 9) for count in (2, 3, 4)] == [True, True, False]
+    assert kind.is_step(2, 4) is True  # there is none with fewer
+    assert [kind.fewest(36, seconds) for seconds in (3.0, 100.0)] == [6, 2]
+    assert replace(kind, rank_s=()).fewest(36, 3.0) == 9
+    assert [kind.least_usd(2, others) for others in (0, 2)] == [2.0, 8.0]
+    assert replace(kind, usd_per_hour=3.0).least_usd(2, 2) == 10.0
 
 
 def test_no_kind_is_left_out_that_a_price_of_work_admits() -> None:
