@@ -144,12 +144,12 @@ def test_two_equal_workers_reach_the_bound(exchange: str, regions: int) -> None:
     [
         ({}, False),
         ({"overlap": True}, True),
-        ({"exchange": "local-sgd", "min_local_steps": 1, "max_local_steps": 4}, True),
+        ({"exchange": "local-sgd", "min_local_steps": 1, "max_local_steps": 2}, True),
         ({"transport": "hivemind"}, True),
     ],
 )
 def test_what_may_wait_counts_as_free(wishes: dict[str, Any], free: bool) -> None:
-    """An exchange beside the next step, or after every fourth, may take no time of a step; one of
+    """An exchange beside the next step, or after every second, may take no time of a step; one of
     every step does; that of hivemind does not follow from the network.
     """
     problem = of_some(3, 2, "nccl", "all-reduce")
