@@ -15,7 +15,8 @@ from placer.problem.requirements import Requirements
 from placer.problem.words.request import build_problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.solve import solve
+from placer.solving.result import Result
+from placer.solving.solve import knowing, solve
 from placer.workload.profile import load_profile
 
 OPTIONS = SolveOptions(time_limit_s=100)
@@ -196,3 +197,47 @@ def test_a_question_with_limits_asks_the_one_without_them_where_that_is_likely_i
     assert not wider(budget="5.4/h", quota=4)
     assert not wider(budget="5.4/h")
     assert not wider(budget="50/h", workers="1..12")
+
+
+class Noted(WiderProofs):
+    """Notes the number of workers and the seconds that each search was allowed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.searched: list[tuple[int, float]] = []
+
+    def keep(self, result: Result, options: SolveOptions) -> None:
+        """Note a search, and keep its answer."""
+        assert result.limits is not None
+        wish = result.problem.requirements
+        self.searched.append((wish.max_workers, result.limits.time_limit_s))
+        super().keep(result, options)
+
+
+@pytest.mark.parametrize(
+    ("workers", "options", "limits"),
+    [
+        (12, OPTIONS, [(64, 50.0)]),
+        (8, OPTIONS, [(64, 50.0), (8, pytest.approx(99.0, abs=0.9999))]),
+        (8, replace(OPTIONS, time_limit_s=0.0), [(64, 0.0), (8, 0.0)]),
+        (8, replace(OPTIONS, proof="none"), [(8, 100.0)]),
+    ],
+)
+def test_the_question_without_limits_has_half_the_time(
+    workers: int, options: SolveOptions, limits: list[tuple[int, float]]
+) -> None:
+    """At 5.4 USD/h 9 workers are best, which at most 12 allow; at most 8 are searched for in what
+    is left of the time. A draft asks no other question.
+    """
+    advisor, proofs = Advisor("erben-2023"), Noted()
+    with knowing(proofs):
+        solve(advisor.problem("roberta-xlm", budget="5/h", supply="any"), options=OPTIONS)
+        asked = advisor.problem(
+            "roberta-xlm", budget="5.4/h", supply="any", workers=f"1..{workers}"
+        )
+        got = solve(asked, options=options)
+    assert proofs.searched == [(64, 100.0), *limits]
+    assert got.problem == asked
+    assert got.limits is not None
+    assert got.limits.time_limit_s == options.time_limit_s
+    assert 0 < got.seconds < 50
