@@ -8,6 +8,8 @@ import pytest
 
 from conftest import ROOT
 from placer.cli import run
+from placer.errors import PlacerError
+from placer.interface.replay import priced_market
 
 TRACE = str(ROOT / "examples" / "capacity-trace.csv")
 LOG = str(ROOT / "examples" / "launches.csv")
@@ -107,6 +109,31 @@ def test_prices_of_a_table_and_egress(capsys: pytest.CaptureFixture[str], tmp_pa
     assert row["checkpoint_usd"] == pytest.approx(0.5)
     assert (row["moves"], row["machines_lost"]) == (1, 4)
     assert document["sensitivity"] == []
+
+
+@pytest.mark.parametrize(
+    ("table", "on_demand", "usd", "zone"),
+    [
+        ("8,10 5,9", None, 9, "gcp/us-east4-a"),
+        ("8,10 5,9", 7.0, 7, "gcp/us-east4-a"),
+        ("8, 5,", 7.0, 7, "gcp/us-central1"),
+    ],
+)
+def test_a_given_price_keeps_the_zone_of_the_table(
+    table: str, on_demand: float | None, usd: float, zone: str, tmp_path: Path
+) -> None:
+    """On-demand machines are in the zone where the table has them cheapest, or else in the first;
+    a table without a price of them needs one from elsewhere.
+    """
+    zones = ["gcp/us-central1", "gcp/us-east4-a"]
+    rows = [f"{name},{row}" for name, row in zip(zones, table.split(), strict=True)]
+    prices = written(tmp_path, "prices.csv", "zone,usd_per_hour,on_demand_usd_per_hour", *rows)
+    words: Any = {"prices": prices, "on_demand": on_demand, "egress": 0.0}
+    got, _ = priced_market(zones, None, None, words, ())
+    assert (got.on_demand_usd_per_hour, got.on_demand_zone) == (usd, zone)
+    if "9" not in table:
+        with pytest.raises(PlacerError, match="no price of on-demand machines"):
+            priced_market(zones, None, None, {**words, "on_demand": None}, ())
 
 
 def test_missing_cells_are_carried_forward(
