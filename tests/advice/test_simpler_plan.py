@@ -36,9 +36,11 @@ def test_nothing_is_said_of_a_plan_without_parts() -> None:
 
 
 def test_parts_of_a_step_stand_beside_each_other() -> None:
-    """They are all of the step of a worker that exchanges with nobody."""
+    """They are all of the step of a worker that exchanges with nobody; plans are told by number."""
     plans = [f"{H100}+zero-3+ckpt=full+mb=1", f"{H100}+zero-1+tp=8+pp=4+vp=5+mb=1"]
-    rows = compare("llama-3.1-70b", plans).to_dict()["placements"]
+    beside = compare("llama-3.1-70b", plans)
+    assert [option.label for option in beside.options] == ["1", "2"]
+    rows = beside.to_dict()["placements"]
     for row in rows:
         total = row["estimate"]["step_seconds"]["total"]
         assert sum(row["inside_seconds"].values()) == pytest.approx(total)
