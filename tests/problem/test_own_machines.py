@@ -199,6 +199,9 @@ def test_own_machines_stand_beside_spot_ones() -> None:
     each = worth * own.effective_samples_per_second.value / 2
     assert even.own_usd_per_machine_hour == pytest.approx(own.usd_per_hour.compute / 2)
     assert even.most_own_usd_per_machine_hour == pytest.approx(each, rel=1e-6)
+    owned = own.usd_per_hour.total / own.effective_samples_per_second.value
+    least = owned * spot.effective_samples_per_second.value - spot.usd_per_hour.egress
+    assert even.least_rented_usd_per_hour == pytest.approx(least, rel=1e-6)
     assert even.rented == "spot"
 
 
