@@ -7,7 +7,7 @@ import pytest
 
 import placer
 from instances import reading_problem
-from placer.advice.recommendation.preferred import at_copy
+from placer.advice.recommendation.preferred import UNPROVED, at_copy
 from placer.cost_model.outlook.totals import totals_of
 from placer.interface.advisor import Advisor
 from placer.problem.contradictions import contradiction
@@ -90,8 +90,13 @@ def test_no_store_is_better_than_the_bound_and_a_limit_improves_nothing() -> Non
         assert best.value is None or not ahead.better(best.value, chosen.value)
         if chosen.status is Status.OPTIMAL:
             assert chosen.value == pytest.approx(most, rel=2e-3)
+        for note in chosen.notes:
+            if note.message.startswith(UNPROVED):
+                assert note.message.endswith(f" {100 * (chosen.gap or 0.0):.2g} % better")
+                counted["not proved"] += 1
         counted["copied" if chosen.problem.data_copy else "read"] += 1
         counted[str(chosen.status)] += 1
+    assert counted["not proved"] >= 1, counted
     assert counted["copied"] >= 2, counted
     assert counted["read"] >= 7, counted
     assert counted["optimal"] >= 10, counted
