@@ -121,6 +121,21 @@ def test_the_way_of_many_jobs_has_a_valid_bound_on_few(
     assert compared >= 2
 
 
+@pytest.mark.parametrize(
+    ("seed", "most"), [(4, 0.920129), (8, 0.464952), (17, 0.267406), (32, 0.791044), (53, 0.590047)]
+)
+def test_the_bound_on_shares_is_close(
+    seed: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first three are within a halving of the share that was found; the last two are the
+    share at which linear prices say that the budget is spent.
+    """
+    monkeypatch.setattr("placer.advice.portfolio.generation.MOST_CLOSED", 0)
+    found = chosen(speed_portfolio(seed), SolveOptions(gap=0.01, time_limit_s=20))
+    assert found.shares is not None
+    assert found.shares[1] == pytest.approx(most, abs=2e-6)
+
+
 @pytest.mark.parametrize("seed", [1, 3, 7, 11, 13, 15, 19, 23])
 def test_limits_of_teams_agree_with_brute_force(seed: int) -> None:
     """The choice is the best within them. Each of these seeds has limits that bind: the answer
