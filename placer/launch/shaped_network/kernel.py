@@ -18,6 +18,7 @@ TUNSETIFF, TUNSETOFFLOAD = 0x400454CA, 0x400454D0
 IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 TUN_F_CSUM, TUN_F_TSO4 = 0x01, 0x02
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
+SIGKILL = 9
 
 
 def unshare(flags: int) -> None:
@@ -25,10 +26,10 @@ def unshare(flags: int) -> None:
     _call("unshare", flags)
 
 
-def end_with_parent() -> None:
-    """Be killed when the parent ends; on Linux alone."""
+def end_with_parent(how: int = SIGKILL) -> None:
+    """Receive a signal when the parent ends; on Linux alone."""
     if sys.platform == "linux":
-        _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _call("prctl", PR_SET_PDEATHSIG, how, 0, 0, 0)
 
 
 def how_ended(code: int) -> str:
