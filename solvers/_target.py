@@ -290,9 +290,10 @@ class Target:
                 least_v = np.maximum(least_v, own * (1 - TOLERANCE))
             # Egress and data are charged for the least samples/s that an improvement can have, so
             # what is left for machines is never too little.
-            most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
+            most_usd = self.max_usd_per_hour
+            most_c = most_usd - usd_per_speed * np.maximum(speed, slowest)
             paid = weights[:, 1:2] * most_c
-            if self.max_usd_per_hour == math.inf:
+            if most_usd == math.inf:
                 paid = np.where(weights[:, 1:2] > 0, paid, 0.0)
             # An infinite speed in a row without it is no number here, and infinite below.
             built = weights[:, :1] * least_v - paid

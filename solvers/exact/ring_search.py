@@ -117,7 +117,7 @@ class RingSearch(ButterflySearch):
             known, most = closed.get(workers, np.inf), min(workers, self.ranges.most_regions)
             if next_look.get(workers, PAIR + 1) <= regions < min(known, most):
                 next_look[workers] = 2 * regions
-                if self._ring_tree(workers, regions, most, family).closed_at_once:
+                if self._ring_tree(workers, regions, most, family).close_at_once():
                     known = closed[workers] = regions
             if regions >= known:
                 return iter(())

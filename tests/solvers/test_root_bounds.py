@@ -124,7 +124,7 @@ def test_no_ring_is_closed_with_those_over_fewer_regions() -> None:
             most = min(n, search.ranges.most_regions)
             for fewest in range(3, regions + 1):
                 assert not all(
-                    search._ring_tree(n, fewest, most, family).closed_at_once
+                    search._ring_tree(n, fewest, most, family).close_at_once()
                     for family in search.relaxation.families
                 ), (seed, placement)
                 judged += fewest < regions or regions < most

@@ -59,12 +59,11 @@ class RegionTree:
         """Yield groups that may improve."""
         if not {*self.market.problem.requirements.required_places} <= {*self.market.places}:
             return
-        if not self.closed_at_once:
+        if not self.close_at_once():
             yield from self._grow(self._root(self.bound))
 
-    @property
-    def closed_at_once(self) -> bool:
-        """Whether a first look at the root closes the tree."""
+    def close_at_once(self) -> bool:
+        """Return whether a first look at the root closes the tree."""
         # Two rows close nearly every tree whose root is closed by all of them, for half the work.
         glance = TreeBound(
             self.relaxation, self.grid, self.exchange_pattern, paces=self.paces, few=True
