@@ -14,6 +14,7 @@ from placer.errors import PlacerError
 from placer.market.capacity_table import capacity_document, rows_about
 from placer.market.catalog import OLD_TRANSPORT, Catalog, VmOffer, gpu_document, offer_document
 from placer.market.network.graph import largest_cards
+from placer.market.network.link_model import Array
 from placer.market.scaled_market import ONE_ROW, REPRICED, RowChange
 from placer.market.table import Table
 from placer.problem.kept_answers import Recent
@@ -52,6 +53,10 @@ def _unwritten(offers: object) -> list[object]:
 
 WORKER_FIELDS = (*ISLAND_FIELDS, "market", "price_basis", "available")
 """All of an offer that its workers depend on, where they are alike everywhere."""
+
+
+SHARED_OFFERS = 20_000
+"""Offers of a book up to which questions about some places share what is admitted anywhere."""
 
 
 class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
@@ -109,7 +114,7 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         return kept.get(key, lambda: (self.profile, build()))[1]
 
     def _admitted(self) -> Pools:
-        table, wish = self.catalog.table, self.requirements
+        table = self.catalog.table
         row: RowChange | None = self.catalog.memo.get(ONE_ROW)
         if row is not None:  # a price decides nothing of what is admitted, nor how fast it is
             left_out = row.at if row.changed is None else None
@@ -117,10 +122,9 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         plain: Catalog | None = self.catalog.memo.get(REPRICED)
         if plain is not None:
             return replace(self, catalog=plain).pools.over(table)
-        if wish.oldest_price is not None and self.island_question is None:
-            oldest = wish.oldest_price
-            every = replace(self, requirements=replace(wish, oldest_price=None)).pools
-            return every.at(table.column("as_of").where(lambda day: day >= oldest)[every.rows])
+        if self.island_question is None and (wider := self._wider) is not None:
+            every = replace(self, requirements=wider).pools
+            return every.at(self._asked_for(every.rows))
         rows = self.admitted_rows()
         kind_of = first = np.arange(len(rows))
         if self._alike_everywhere:
@@ -131,6 +135,31 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         ]
         able = np.array([kind is not None for kind in kinds], dtype=bool)[kind_of]
         return Pools(kinds, kind_of, table, rows).at(able)
+
+    @property
+    def _wider(self) -> Requirements | None:
+        """The same wishes wherever, in whatever market and at whatever age of price: questions that
+        differ in these share what is slow to work out. None where they ask for no less.
+        """
+        wish, table = self.requirements, self.catalog.table
+        everywhere = replace(wish, oldest_price=None)
+        # Owned machines are admitted where they are named; a large book costs more than it saves.
+        if len(table) <= SHARED_OFFERS and "owned" not in table.column("price_basis").values:
+            everywhere = replace(everywhere, places_in=(), places_not_in=(), market="any")
+        return None if everywhere == wish else everywhere
+
+    def _asked_for(self, rows: Array) -> Array:
+        """Return which rows have a place, a market and a price as new as is asked for."""
+        table, wish = self.catalog.table, self.requirements
+        place, first = table.groups(("provider", "region"), rows)
+        asked = np.array([not self.place_problem(table[row].place) for row in rows[first].tolist()])
+        kept = asked[place] if len(rows) else np.zeros(0, dtype=bool)
+        if wish.market != "any":
+            kept &= table.column("market").where(lambda market: market == wish.market)[rows]
+        if wish.oldest_price is not None:
+            oldest = wish.oldest_price
+            kept &= table.column("as_of").where(lambda day: day >= oldest)[rows]
+        return kept
 
     @cached_property
     def _alike_everywhere(self) -> bool:

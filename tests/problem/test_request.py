@@ -102,6 +102,28 @@ def test_require_measured_leaves_estimates_out(default: Catalog) -> None:
     assert all(p.alone.basis in ("measured", "published") for p in pools)
 
 
+@pytest.mark.parametrize("quota", [None, "16"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"places": "gcp/*"},
+        {"places": "europe", "market": "spot"},
+        {"not_places": "aws/*", "market": "on-demand"},
+        {"places": "us", "not_places": "gcp/*", "max_price_age": "20000d"},
+    ],
+)
+def test_what_is_admitted_somewhere_is_looked_up_among_what_is_anywhere(
+    default: Catalog, words: dict[str, Any], quota: str | None
+) -> None:
+    """Questions about some places or one market share their workers with those about all, and have
+    the same as if each of their offers were looked at alone.
+    """
+    problem = ask(default, quota=quota, **words)
+    one_by_one = [p for o in problem.admitted_offers() for p in problem.pools_of(o)]
+    assert 0 < len(problem.pools) < len(ask(default, quota=quota).pools)
+    assert [*problem.pools] == [pool for pool in one_by_one if pool.max_count >= 1]
+
+
 def test_a_measured_link_replaces_the_book(erben: Catalog) -> None:
     """250 Mb/s are 31.25 MB/s, both directions, labelled measured; the round-trip time stays."""
     problem = ask(erben, links="gcp/us-west1:aws/us-west-2=250Mb/s")
