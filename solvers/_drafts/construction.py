@@ -69,15 +69,16 @@ def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
     drafts: list[Draft] = []
     if judge.market.fewest_regions <= 1 or judge.rules:
         if wish.min_workers <= 1:
-            drafts += single_machines(judge)[:3]
+            drafts += single_machines(judge)
         if judge.most > 1:
             one = one_place(judge)
             drafts += [draft for mode in modes for draft in one.drafts(mode)]
-    if (
+    spread = (
         judge.most > 1
         and wish.max_regions > 1
         and (judge.market.fewest_regions > 1 or judge.target.best is None or _wants_more(judge))
-    ):
+    )
+    if spread:
         drafts += several_regions(judge, near).of(modes, SPREAD)
     seldom = any(steps > 1 for _, steps in judge.problem.modes)
     if not judge.alike and seldom and judge.most > 1 and wish.max_regions > 1:
@@ -90,7 +91,8 @@ def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
     around = Neighbourhood(judge, near)
     kinds = (around.grown, around.exchanged)
     grow = Descent(judge, (around.shrunk, *kinds) if judge.alike else kinds)
-    grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(judge, drafts)[:GROWN]]
+    most = GROWN if spread or not judge.alike else 1
+    grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(judge, drafts)[:most]]
     if judge.target.best is None:
         repair = Descent(judge, (around.shrunk, around.swapped, around.grown))
         lacking = _ranked(judge, [*grown, *_fastest(judge)])[:1]

@@ -174,6 +174,14 @@ class Judge:
         value = objective.value_at(speed, usd, carbon, usd)
         return lacking, -objective.sign * value, usd if objective.by_speed else -speed
 
+    def may_win(self, draft: Draft) -> bool:
+        """Return whether a draft could beat the best so far. Where several regions must be, what
+        cannot is still grown from.
+        """
+        if self.target.best is None or self.market.fewest_regions > 1:
+            return True
+        return self.bound(draft) < (0.0, *self.target.best_key)
+
     def _over(
         self, usd_per_hour: float, samples_per_second: float, carbon_g_per_hour: float
     ) -> float:

@@ -63,6 +63,8 @@ EXCHANGED = tuple(
 """Wishes that may change an exchange within one region, beside those that keep markets apart."""
 SINGLES = 40
 """Single machines that are ranked at most."""
+KEPT_SINGLES = 3
+"""Single machines from which drafts are grown."""
 
 
 class Exchanges(Struct, frozen=True, dict=True):
@@ -76,7 +78,8 @@ class Exchanges(Struct, frozen=True, dict=True):
 
 def single_machines(judge: Judge) -> list[Draft]:
     """Rank single machines, best promise first, until none can improve."""
-    market, mode, drafts = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
+    market, mode = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0]
+    drafts: list[Draft] = []
     order, values = promise(judge, market.alone, market.usd, market.carbon)
     able = (
         [i for i in order.tolist() if market.required_machines.allows_alone(i)]
@@ -84,12 +87,13 @@ def single_machines(judge: Judge) -> list[Draft]:
         else order
     )
     for i in able[:SINGLES]:
-        if judge.target.best is not None and judge.target.best_key[0] < values[i]:
+        enough = len(drafts) >= KEPT_SINGLES or judge.target.best_key[0] < values[i]
+        if judge.target.best is not None and enough:
             break
         draft = Draft.of({int(i): 1}, mode)
         if judge.rank(draft) < NEVER:
             drafts.append(draft)
-    return drafts
+    return drafts[:KEPT_SINGLES]
 
 
 def promise(judge: Judge, speed: Array, usd: Array, carbon: Array) -> tuple[Indices, Array]:

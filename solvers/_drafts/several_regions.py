@@ -79,7 +79,11 @@ class SeveralRegionDrafts:
             Draft.of(counts, (mode.strategy, mode.local_steps), hub)
             for hub in self.judge.hubs.of(mode.strategy, places)[:3]
         ]
-        return [draft for draft in drafts if self.judge.rank(draft) < NEVER]
+        return [
+            draft
+            for draft in drafts
+            if self.judge.may_win(draft) and self.judge.rank(draft) < NEVER
+        ]
 
     def _promising(self, mode: Mode, most: int) -> list[dict[int, int]]:
         """List the machines of the best sets by a rough round over the slowest link."""
