@@ -20,6 +20,10 @@ SIDES = (1, 2, 4, 8)
 """Equal machines in each region."""
 LARGE = (4, 16)
 """Equal machines in one region, beside a single one in each other."""
+PROBED = 3
+"""Sets that are ranked with every exchange."""
+GOOD = 2
+"""Exchanges of each of these that are ranked with the other sets."""
 MOST_REGIONS = 6
 """Regions of such a draft; more are added later."""
 
@@ -64,10 +68,13 @@ class SeveralRegionDrafts:
             & {1, max((mode.local_steps for mode in modes), default=1)}
         ):
             alike = [mode for mode in modes if mode.local_steps == steps]
-            for counts in self._promising(alike[0], most):
-                for mode in alike:
-                    for draft in self._exchanged(counts, mode):
-                        drafts[draft] = None
+            good: set[tuple[str, int]] = set()
+            for number, counts in enumerate(self._promising(alike[0], most)):
+                if number == PROBED:
+                    alike = [m for m in alike if (m.strategy, m.local_steps) in good] or alike
+                made = [draft for mode in alike for draft in self._exchanged(counts, mode)]
+                good |= {draft.mode for draft in sorted(made, key=self.judge.rank)[:GOOD]}
+                drafts |= dict.fromkeys(made)
         return sorted(drafts, key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode))
 
     def _exchanged(self, counts: dict[int, int], mode: Mode) -> list[Draft]:
