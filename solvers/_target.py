@@ -112,6 +112,18 @@ class Target:
         """
         return self.node_limit is not None and self.tied is None
 
+    def demand(self, value: float) -> None:
+        """Make a value of the objective a limit, where there is none that is as tight."""
+        if self.objective.by_sample:
+            usd = self.objective.usd_per_million(value) / 1e6
+            self.limit_usd_per_sample = min(usd, self.limit_usd_per_sample)
+        elif self.objective.name == "throughput":
+            self.floor_samples_per_second = max(value, self.floor_samples_per_second)
+        elif self.objective.name == "carbon":
+            self.limit_carbon_g_per_hour = min(value, self.limit_carbon_g_per_hour)
+        else:
+            self.budget_usd_per_hour = min(value, self.budget_usd_per_hour)
+
     def offer(self, placement: Placement) -> None:
         """Evaluate a placement and keep it if it is within the limits and better.
 

@@ -59,6 +59,9 @@ def judge_of(market: Market, options: SolveOptions) -> Judge:
     )
     if options.start is not None:
         target.offer(options.start)
+    if options.beat is not None:
+        target.demand(options.beat)
+        target.beat = options.beat
     return Judge(market, target)
 
 
@@ -85,7 +88,7 @@ def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
         from .like_drafts import LikeRegionDrafts
 
         drafts += LikeRegionDrafts(judge, near).over_many(modes)
-    if not drafts:
+    if not drafts and judge.target.beat is None:
         drafts += _fallback_drafts(judge, modes)
     drafts = _ranked(judge, _with_used(near, drafts, modes) if judge.rules else drafts)
     around = Neighbourhood(judge, near)
@@ -93,7 +96,7 @@ def construct(judge: Judge, near: NearPlaces) -> list[Draft]:
     grow = Descent(judge, (around.shrunk, *kinds) if judge.alike else kinds)
     most = GROWN if spread or not judge.alike else 1
     grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(judge, drafts)[:most]]
-    if judge.target.best is None:
+    if judge.target.best is None and judge.target.beat is None:
         repair = Descent(judge, (around.shrunk, around.swapped, around.grown))
         lacking = _ranked(judge, [*grown, *_fastest(judge)])[:1]
         grown += [repair.run(draft, judge.tried + GROWTH) for draft in lacking]

@@ -75,6 +75,8 @@ class LikePlaceDrafts(OnePlaceDrafts):
 class LikeRegionDrafts(SeveralRegionDrafts):
     """Machines of one device over several regions: as many in each, or many beside single ones."""
 
+    probed = 3
+
     def _promising(self, mode: Mode, most: int) -> list[dict[int, int]]:
         like, numbers = LikeMachines.of(self.judge), self._numbers()
         if not len(numbers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import permutations
 
@@ -20,16 +21,18 @@ SIDES = (1, 2, 4, 8)
 """Equal machines in each region."""
 LARGE = (4, 16)
 """Equal machines in one region, beside a single one in each other."""
-PROBED = 3
-"""Sets that are ranked with every exchange."""
 GOOD = 2
-"""Exchanges of each of these that are ranked with the other sets."""
+"""Exchanges of each probed set that are ranked with the other sets."""
 MOST_REGIONS = 6
 """Regions of such a draft; more are added later."""
 
 
 class SeveralRegionDrafts:
-    """Drafts over as many regions as there must be, or over all where data must stay."""
+    """Drafts over as many regions as there must be, or over all where data must stay. ``probed``:
+    sets, the most promising first, that are ranked with every exchange.
+    """
+
+    probed = math.inf
 
     def __init__(self, judge: Judge, near: NearPlaces) -> None:
         self.judge, self.near, self.market = judge, near, judge.market
@@ -70,7 +73,7 @@ class SeveralRegionDrafts:
             alike = [mode for mode in modes if mode.local_steps == steps]
             good: set[tuple[str, int]] = set()
             for number, counts in enumerate(self._promising(alike[0], most)):
-                if number == PROBED:
+                if number == self.probed:
                     alike = [m for m in alike if (m.strategy, m.local_steps) in good] or alike
                 made = [draft for mode in alike for draft in self._exchanged(counts, mode)]
                 good |= {draft.mode for draft in sorted(made, key=self.judge.rank)[:GOOD]}

@@ -356,14 +356,9 @@ class Prepared:
         objective, value = target.objective, target.best_value
         if objective.by_sample:
             return best, None
-        second = replace(target.deaf, objective=_tie_breaker(objective), tied=(objective, value))
-        limit = objective.ahead(value, -TOLERANCE)
-        if objective.name == "throughput":
-            second.floor_samples_per_second = limit
-        elif objective.name == "carbon":
-            second.limit_carbon_g_per_hour = limit
-        else:
-            second.budget_usd_per_hour = limit
+        second = replace(target.deaf, tied=(objective, value))
+        second.demand(objective.ahead(value, -TOLERANCE))
+        second.objective = _tie_breaker(objective)
         second.best, second.best_key, second.candidates = None, (math.inf, math.inf), 0
         # A stopped second search leaves the answer optimal: only the tie stays undecided.
         second.ticks, second.node_limit, second.pause_nodes = 0, TIE_NODES, None
