@@ -4,8 +4,9 @@ other, and what they are worth at every price of a dollar.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -120,45 +121,57 @@ def site_groups_of(market: Market, families: Sequence[Family], most: int) -> Sit
     weights = np.zeros((len(prices) + 1, market.weights.shape[1]))
     weights[:-1, 0], weights[:-1, 1] = 1.0, prices
     weights[-1, 1] = 1.0  # the price alone
-    parts: list[tuple[int, int, float, Array]] = []
-    for family in families:
+    alone = np.arange(len(market.places))
+    parts = [_Part(alone, [1], [0.0], market.place_sums(weights, market.hosts, 1)[:, :, 1:])]
+    sizes = [size for size in SIZES[1:] if size <= most]
+    for family in families if sizes else ():
         sums = market.place_sums(weights, family.hosts, most)
         slowest = {part.own for part in family.parts or (family,)}
-        for place, here in enumerate(market.hosts_at):
-            allowance.check()
-            if slowest & here:
-                parts += _of_place(place, sums[:, place], family.averaging_s)
-    alone = market.place_sums(weights, market.hosts, 1)[:, :, 1]
-    parts += [(place, 1, 0.0, alone[:, place]) for place in range(len(market.places))]
-    parts = sorted((part for part in parts if np.isfinite(part[3][0])), key=lambda part: part[:3])
+        allowance.check()
+        there = np.array([bool(slowest & here) for here in market.hosts_at]).nonzero()[0]
+        most_of = np.maximum.reduceat(sums[:, there], sizes, axis=2)
+        parts.append(_Part(there, sizes, np.minimum.reduceat(family.averaging_s, sizes), most_of))
+    rows = [part.rows for part in parts]
+    place, machines, averaging = (np.concatenate([row[k] for row in rows]) for k in range(3))
+    order = np.lexsort((averaging, machines, place))
+    every = np.concatenate([part.sums.reshape(len(weights), -1) for part in parts], axis=1).T
+    order = order[np.isfinite(every[order, 0])]
     return SiteGroups(
-        place=np.array([part[0] for part in parts], dtype=np.intp),
-        machines=np.array([part[1] for part in parts], dtype=np.intp),
-        averaging_s=np.array([part[2] for part in parts]),
+        place=place[order],
+        machines=machines[order],
+        averaging_s=averaging[order],
         prices=prices,
-        tables=_tables([part[3] for part in parts], prices),
+        tables=_tables(every[order], prices),
     )
 
 
-def _tables(sums: list[Array], prices: Array) -> tuple[Array, Array]:
+class _Part(NamedTuple):
+    """Site groups of some places in some sizes, with what one average of each size takes at least;
+    ``sums`` has the shape (prices, places, sizes).
+    """
+
+    places: Indices
+    sizes: Sequence[int]
+    averaging_s: Sequence[float] | Array
+    sums: Array
+
+    @property
+    def rows(self) -> list[Array]:
+        """Place, size and seconds of each site group."""
+        shape, size = self.sums.shape[1:], np.array(self.sizes, dtype=np.intp)
+        rows = self.places[:, None], size, np.asarray(self.averaging_s)
+        return [np.broadcast_to(row, shape).ravel() for row in rows]
+
+
+def _tables(sums: Array, prices: Array) -> tuple[Array, Array]:
     """Return the tables of `SiteGroups` for the best sums at each price, and of the price alone."""
     allowance.reserve(2 * 8 * len(sums) * len(prices))
     speed, usd = (np.empty((len(sums), len(prices))) for _ in range(2))
     for first in range(0, len(sums), AT_ONCE):
         allowance.check()
-        every = np.array(sums[first : first + AT_ONCE])
+        every = sums[first : first + AT_ONCE]
         worth, cheapest = every[:, :-1], every[:, -1]
         slope = np.column_stack([np.diff(worth, axis=1) / np.diff(prices), cheapest])
         speed[first : first + AT_ONCE] = worth - prices * slope
         usd[first : first + AT_ONCE] = -slope
     return speed.ravel(), usd.ravel()
-
-
-def _of_place(place: int, sums: Array, averaging: Array) -> Iterator[tuple[int, int, float, Array]]:
-    """Yield a place's site groups of several machines, sizes together, at their best."""
-    most = sums.shape[1] - 1
-    for first, following in zip(SIZES[1:], [*SIZES[2:], most + 1], strict=True):
-        end = min(following, most + 1)
-        if first < end:
-            least = float(averaging[first:end].min())
-            yield place, first, least, sums[:, first:end].max(axis=1)
