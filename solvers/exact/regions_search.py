@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from .gossip.paces import Paces
 
 
+FEW_ROWS = 8
+"""One of so many prices of a dollar is looked at first."""
+
+
 class LeastRounds(Struct, frozen=True, dict=True):
     """Least seconds and egress by regions and workers; shape (rounds,)."""
 
@@ -158,26 +162,30 @@ class RegionSearch:
             least = self._least_rounds(family)
             if least is None:
                 continue
-            places = self.relaxation.places(family)
-            data, weights = min(self.market.data_usd[p] for p in places), self.market.weights
-            rows = near_rows(weights, self.mode, self.target)
-            needed = self.target.thresholds(
-                self.mode,
-                weights[rows],
-                least.seconds,
-                least.usd,
-                data,
-                np.zeros(len(least.workers)),
-            )
-            needed = np.where(np.isinf(least.seconds), np.inf, needed)
-            at = np.array(places, dtype=np.intp)
-            sums = self.market.best_sums.of(at, family.hosts, self.most)[rows][:, least.workers]
-            margins = margin(sums, needed)
+            margins = self._margins_of(family, least)
             if np.any(margins >= 0):
                 parts = zip(least.regions, np.split(margins, least.ends), strict=True)
                 built |= {(r, family.hosts): part for r, part in parts if np.any(part >= 0)}
         self._kept_margins = built  # of all families, or of none where the clock ends this
         return built
+
+    def _margins_of(self, family: Family, least: LeastRounds) -> Array:
+        """Return the margin of each number of regions and workers; shape (pairs,)."""
+        market, places = self.market, self.relaxation.places(family)
+        data = min(market.data_usd[p] for p in places)
+        rows = near_rows(market.weights, self.mode, self.target)
+        sums = market.best_sums.of(np.array(places, dtype=np.intp), family.hosts, self.most)
+        margins, left = np.full(len(least.workers), -1.0), np.arange(len(least.workers))
+        for some in (rows[::FEW_ROWS], rows):  # a few prices cut most pairs
+            seconds, usd = least.seconds[left], least.usd[left]
+            needed = self.target.thresholds(
+                self.mode, market.weights[some], seconds, usd, data, np.zeros(len(left))
+            )
+            needed = np.where(np.isinf(seconds), np.inf, needed)
+            reached = margin(sums[some][:, least.workers[left]], needed)
+            margins[left] = reached
+            left = left[reached >= 0]
+        return margins
 
     def _least_rounds(self, family: Family) -> LeastRounds | None:
         """Return the least rounds of a family; None if it has too few places."""
