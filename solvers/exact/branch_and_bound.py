@@ -99,9 +99,9 @@ EXCLUDING_NODES = 30
 """
 DRAFT_SHARE = 0.5
 """Share of the time that is left for a draft: bounds need the rest."""
-TIE_NODES = 1_000
-"""Nodes of the second search, which breaks ties: such placements are rare, and the first search
-has proved the value.
+TIE_NODES = (100, 1_000)
+"""Least and most nodes of the second search, which breaks ties, and between these a tenth of those
+of the first: such placements are rare, and the first search has proved the value.
 """
 
 
@@ -361,7 +361,9 @@ class Prepared:
         second.objective = _tie_breaker(objective)
         second.best, second.best_key, second.candidates = None, (math.inf, math.inf), 0
         # A stopped second search leaves the answer optimal: only the tie stays undecided.
-        second.ticks, second.node_limit, second.pause_nodes = 0, TIE_NODES, None
+        least, most = TIE_NODES
+        second.node_limit = min(max(least, target.ticks // 10), most)
+        second.ticks, second.pause_nodes = 0, None
         second.offer(best)
         self._search(second, Ledger(second))
         return second.best or best, second
