@@ -239,9 +239,8 @@ def _nothing(harvest: Harvest, name: str) -> PlacerError:
     reason, count = max(
         harvest.left_out.items(), key=lambda item: item[1], default=("the source has no row", 0)
     )
-    words = (
-        f"nothing was found for '{name}': {f'{count:,} rows left out: ' if count else ''}{reason}"
-    )
+    left_out = f"{counted(count, 'row')} left out: " if count else ""
+    words = f"nothing was found for '{name}': {left_out}{reason}"
     return SourceError(words, "check the file and --catalog; an old book stays as it was")
 
 

@@ -341,3 +341,4 @@ def test_places_of_a_matrix_need_their_provider(run: Run, tmp_path: Path) -> Non
     done = run("network", "import", "csv", str(path), "--date", "2026-11-01", "--dry-run")
     assert done.returncode == 7
     assert "place without its provider, as in aws/us-east-1: us-east-1" in done.stderr
+    assert ": 1 row left out: " in done.stderr
