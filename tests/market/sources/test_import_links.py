@@ -334,11 +334,16 @@ def test_what_a_matrix_says_of_its_cells(
     assert links["aws/us-east-1", "aws/eu-west-1"][name] == figure
 
 
-def test_places_of_a_matrix_need_their_provider(run: Run, tmp_path: Path) -> None:
-    """Two providers have a us-east-1."""
+@pytest.mark.parametrize(("more", "left_out"), [("", "1 row"), ("us-east-1,1,72\n", "2 rows")])
+def test_places_of_a_matrix_need_their_provider(
+    run: Run, tmp_path: Path, more: str, left_out: str
+) -> None:
+    """Two providers have a us-east-1. The place that left out most rows is named, of as many the
+    first.
+    """
     path = tmp_path / "pairs.csv"
-    path.write_text("ms,us-east-1,eu-west-1\nus-east-1,1,70\neu-west-1,71,1\n")
+    path.write_text(f"ms,us-east-1,eu-west-1\nus-east-1,1,70\neu-west-1,71,1\n{more}")
     done = run("network", "import", "csv", str(path), "--date", "2026-11-01", "--dry-run")
     assert done.returncode == 7
     assert "place without its provider, as in aws/us-east-1: us-east-1" in done.stderr
-    assert ": 1 row left out: " in done.stderr
+    assert f": {left_out} left out: " in done.stderr
