@@ -182,11 +182,14 @@ def test_the_answer_compares_with_renting(tmp_path: Path) -> None:
 def test_own_machines_stand_beside_spot_ones() -> None:
     """Two T4 in Berlin cost 0.03 USD/h of electricity each; where they earn per sample what A10 on
     spot do, an hour of each is worth (USD per sample of spot) x (their samples in an hour) / 2.
+    The answer rents machines for 1,060 samples/s: 212 are 80 % fewer, and 260 are 75 % fewer.
     """
     words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
     result = placer.recommend("roberta-xlm", own="office=2xT4@Berlin", **words)
     beside = result.own_machines
     assert beside is not None
+    reached = "alone they reach 212 samples/s (-80 %), with spot ones 260 samples/s (-75 %)"
+    assert beside.idle.endswith(reached)
     rows = {row.label: row for row in beside.rows}
     assert rows["own"].placement.places == ("onprem/office",)
     assert {"onprem/office"} < {*rows["own + spot"].placement.places}
