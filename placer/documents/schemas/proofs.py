@@ -173,7 +173,11 @@ USUAL_TAIL = 0.05
 
 
 def tail_share(asked: float) -> float:
-    """Return the share of the dearest runs whose mean cost counts: those beyond a confidence."""
+    """Return the share of the dearest runs whose mean cost counts: those beyond a confidence.
+
+    >>> tail_share(0.75), tail_share(0)
+    (0.25, 0.05)
+    """
     return 1 - asked if asked else USUAL_TAIL
 
 
