@@ -155,7 +155,11 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, most: int = 400) -> str:
-    """Put text that quotes a user's value on one line of bounded length."""
+    """Put text that quotes a user's value on one line of bounded length.
+
+    >>> len(one_line("a budget of ten", most=12))
+    12
+    """
     flat = printable(text)
     return flat if len(flat) <= most else f"{flat[: most - 4]} ..."
 
