@@ -64,10 +64,13 @@ def test_a_floor_alone_asks_for_the_lowest_cost(erben: Catalog) -> None:
 
 
 def test_the_last_matching_quota_row_wins(erben: Catalog, tmp_path: Path) -> None:
-    """Wildcards first, exceptions below; what no row matches has no quota."""
+    """Wildcards first, exceptions below; what no row matches has no quota. A path and its text
+    name one file.
+    """
     path = tmp_path / "q.csv"
     path.write_text("place,gpu,market,gpus\ngcp,*,*,16\ngcp/us-west1,t4,spot,0\n", encoding="utf-8")
-    problem = ask(erben, quota=str(path))
+    problem = ask(erben, quota=path)
+    assert problem.requirements == ask(erben, quota=str(path)).requirements
     assert problem.quota("gcp/us-central1", "T4", "spot") == 16
     assert problem.quota("gcp/us-west1", "T4", "spot") == 0
     assert problem.quota("aws/us-west-2", "T4", "spot") == NO_QUOTA_GPUS
