@@ -265,7 +265,7 @@ def divisions(
     every, together = sum(machines_of), math.gcd(*machines_of)
     offer = offer_of(groups[0], problem)
     least, most = question.limits(offer)
-    for machines in range(max(1, least), min(together, most) + 1):
+    for machines in range(least, min(together, most) + 1):
         workers = every // machines
         same = not less and all(machines == group.machines for group in groups)
         if together % machines or same or not wish.min_workers <= workers <= wish.max_workers:
