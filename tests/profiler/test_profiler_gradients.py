@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from placer.profiler.builtin import builtin  # noqa: E402
+from placer.profiler.profiling import _counted  # noqa: E402
 from placer.profiler.workload import Workload, gradient_sizes  # noqa: E402
 
 torch.set_num_threads(1)
@@ -80,6 +81,12 @@ def test_counting_changes_nothing(name: str) -> None:
     assert all(torch.equal(p.grad, torch.ones_like(p)) for p in model.module.parameters())
     assert not any(p._post_accumulate_grad_hooks for p in model.module.parameters())
     assert gradient_sizes(model) == first
+
+
+def test_memory_is_assumed_from_the_parameters() -> None:
+    """16 bytes for each of 5 parameters, and on the host 2 GiB of a process with PyTorch."""
+    sizes = _counted(workload(nn.Linear(4, 1)), CPU)
+    assert (sizes.device_memory_bytes, sizes.host_memory_bytes) == (80, 2 * 2**30 + 80)
 
 
 def test_a_large_model_is_counted_on_the_meta_device() -> None:
