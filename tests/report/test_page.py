@@ -17,7 +17,7 @@ from conftest import Run
 from placer.errors import PlacerError
 from placer.report.blocks import Chart
 from placer.report.charts.drawing import drawn, fixed_colours
-from placer.report.charts.rows import Dot, interval_chart
+from placer.report.charts.rows import Dot, dollar_spans, interval_chart, span_chart
 from placer.report.contents import contents
 from placer.report.kinds.shared.placement import COMPONENTS
 from placer.report.page import page
@@ -224,3 +224,11 @@ def test_an_axis_holds_every_end_and_begins_at_zero_where_it_should() -> None:
         low, high = x["scale"]["domain"]
         assert low == pytest.approx(begins)
         assert high > 5.0
+
+
+def test_the_whole_alone_has_an_interval() -> None:
+    """Parts of 1 and 2 USD end at 1 and 3; the words of their sum begin behind its 4 at most."""
+    spans = dollar_spans([("vm", 1.0), ("egress", 2.0)], 3.0, 4.0)
+    bars, _, whisker, *_ = span_chart(spans, "USD/h", low=3.0, high=4.0).to_dict()["layer"]
+    assert [row["beyond"] for row in bars["data"]["values"]] == [1.0, 3.0, 4.0]
+    assert whisker["data"]["values"] == [{"name": "total", "low": 3.0, "high": 4.0}]
