@@ -4,6 +4,7 @@ JSON.
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
@@ -242,6 +243,22 @@ def test_intellect_lies_inside_its_intervals(reproduced: Reproduced) -> None:
     # 43.3 % in 38 minutes: the slowest end has the smallest share.
     mean, low, high = (43.3 * 38 * 60 / certain(s) for s in (node.ours, node.high, node.low))
     assert claims[3].ours.startswith(f"{mean:.1f} % ({low:.1f} to {high:.1f})")
+
+
+def test_ratios_and_links_are_judged_by_what_is_printed(reproduced: Reproduced) -> None:
+    """A ratio is the quotient of the speeds beside it. Links between clouds are near the published
+    ones; those of a site, whose line is its own, are not.
+    """
+    claims = {claim.id: claim for claim in reproduced("erben").claims}
+    for name in ("E17", "E19", "E72"):
+        ours, speed, base = map(float, re.findall(r"[\d.]+", claims[name].ours.replace(",", "")))
+        assert ours == pytest.approx(speed / base, rel=1e-3)
+        assert claims[name].verdict == Verdict.REPRODUCED
+    links = {name: (claims[name].verdict, claims[name].ours[:7]) for name in ("E45", "E46")}
+    assert links == {
+        "E45": (Verdict.REPRODUCED, "4 of 4 "),
+        "E46": (Verdict.CONTRADICTED, "0 of 3 "),
+    }
 
 
 def numbers(value: Any) -> Iterator[float]:
