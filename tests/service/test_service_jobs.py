@@ -18,8 +18,9 @@ from placer.errors import PlacerError
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State, Store
 from placer.service.metrics import Metrics
-from placer.service.problems import GateError
+from placer.service.problems import GateError, refused
 from placer.service.settings import Settings
+from placer.service.working.messages import Outcome, Reply
 from placer.service.working.pool import Pool
 
 MANY_PLACES = "gcp," * 2_000 + "gcp"
@@ -247,6 +248,26 @@ def test_a_disk_that_is_full_fails_a_job_and_frees_its_slot(tmp_path: Path) -> N
     failed, refused, done, kept, unfinished = asyncio.run(ask())
     assert (failed, refused, done) == ("failed 507", True, "done ")
     assert (kept, unfinished) == ("failed", [])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_named"),
+    [(Outcome.FAILED, True), (Outcome.STOPPED, True), (Outcome.REFUSED, False)],
+)
+def test_the_log_names_a_job_that_the_service_failed(
+    outcome: Outcome, is_named: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process died or had to be ended; a wrong question is the asker's own affair."""
+
+    async def end() -> None:
+        settings, store = Settings(), Store(tmp_path / "jobs")
+        store.add("a", "recommend", {})
+        desk = Desk(settings, Pool(settings, Metrics()), store)
+        await desk._finish("a", State.FAILED, refused(Reply(outcome=outcome)), {})
+        await desk.stop()
+
+    asyncio.run(end())
+    assert ("job a has no answer" in caplog.text) == is_named
 
 
 def hand_in(served: Served, accepted: list[str], clients: int = 8) -> None:
