@@ -47,6 +47,8 @@ def test_a_plan_costs_no_less_than_its_bound_and_its_tail_no_less_than_its_mean(
     assert sure.usd_per_finished is not None
     assert sure.usd_per_finished == pytest.approx(sure.usd / sure.reached)
     assert sure.least_usd <= sure.usd_per_finished
+    gap = plan.to_dict()["confidence"]["gap"]
+    assert sure.usd_per_finished * (1 - gap) == pytest.approx(sure.least_usd)
     assert sure.usd <= sure.tail_usd
 
 
