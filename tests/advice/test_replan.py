@@ -213,7 +213,9 @@ def test_the_logs_of_all_machines_are_one(two_regions: str, tmp_path: Path, run:
 
 
 def test_a_log_of_some_workers_only_is_refused(tmp_path: Path, run: Run) -> None:
-    """Samples/s of a part would be taken for those of all."""
+    """Samples/s of a part would be taken for those of all. A rank that the plan lacks is named
+    first, also beside one that it has.
+    """
     manifest = planned(tmp_path)
     path = Path(logged(manifest))
     lines = path.read_text().splitlines(keepends=True)
@@ -226,3 +228,7 @@ def test_a_log_of_some_workers_only_is_refused(tmp_path: Path, run: Run) -> None
     )
     done = run("whatif", manifest, "--observed", str(path), columns=200)
     assert (done.returncode, "no steps of rank 1" in done.stderr) == (2, True), done.stderr
+    step = next(json.loads(text) for text in lines if '"step"' in text)
+    path.write_text(path.read_text() + json.dumps({**step, "rank": 99}) + "\n")
+    done = run("whatif", manifest, "--observed", str(path), columns=200)
+    assert (done.returncode, "steps of rank 99" in done.stderr) == (2, True), done.stderr
