@@ -142,7 +142,9 @@ def test_a_stream_without_an_end_ends_with_its_reader(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_modules_load_is_one_line() -> None:
-    """At ten moments of a start, from the first line of placer's own on: 130 and no traceback."""
+    """At ten moments of a start, from the first line of placer's own on: 130 and no traceback.
+    Where SIGINT is ignored, as in the background of a script, it stays so.
+    """
     script = (
         "import signal, sys, threading; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})\n"
@@ -162,6 +164,9 @@ def test_ctrl_c_while_modules_load_is_one_line() -> None:
         )
         assert (done.returncode, done.stdout) == (130, ""), imports
         assert done.stderr.strip() == "interrupted"
+    script = script.replace("signal.default_int_handler", "signal.SIG_IGN")
+    done = completed([sys.executable, "-c", script, "--version", "5"], cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
