@@ -37,6 +37,8 @@ Prices = dict[tuple[int, int], Array]
 """Prices of a dollar by place and number of workers."""
 FEW = 3
 """As many open leaves are searched as soon as bounded."""
+MANY = 24
+"""More leaves than these are bounded together for each class of hosts."""
 
 
 def still_open(
@@ -116,6 +118,11 @@ def _around(prices: Array, centres: Indices, columns: int) -> Array:
     built = np.zeros((len(fine), columns))
     built[:, 0], built[:, 1] = 1.0, fine
     return built
+
+
+def _alone(place: int, workers: int = 1) -> Node:
+    """Return the node of one region with so many workers."""
+    return Node((place,), (), np.array([workers]), 0.0)
 
 
 class ButterflySearch:
@@ -216,17 +223,26 @@ class ButterflySearch:
     ) -> Iterator[None]:
         """Search every place and number of workers, the most promising first."""
         margins = self.relaxation.margins_alone(places, alive, family)
-        at = np.array(places, dtype=np.intp)
-        open_, prices = still_open(self.relaxation, at, alive, family, margins >= 0)
-        scored = [
-            (-float(margins[k, i]), places[k], int(alive[i]))
-            for k, i in np.argwhere(open_).tolist()
-        ]
-        for _, place, n in sorted(scored):
+        at, known = np.array(places, dtype=np.intp), margins >= 0
+        open_, prices = still_open(self.relaxation, at, alive, family, known)
+        scored: list[tuple[float, int, int, int]] = []
+        near: list[tuple[Family, Prices]] = []
+        there = [self.relaxation.parts_at(family, _alone(place)) for place in places]
+        for number, part in enumerate(family.parts or (family,)):
+            own, tight = open_ & np.array([part in parts for parts in there])[:, None], prices
+            if part is not family and own.sum() > MANY:
+                own, tight = still_open(self.relaxation, at, alive, part, own)
+            near.append((part, tight))
+            scored += [
+                (-float(margins[k, i]), places[k], int(alive[i]), number)
+                for k, i in np.argwhere(own).tolist()
+            ]
+        for _, place, n, number in sorted(scored):
             if not self.relaxation.awaited(np.array([n]), family)[0]:
                 continue
-            leaf = self._leaf(family, Node((place,), (), np.array([n]), 0.0))
-            leaf.prices = prices.get((place, n))
+            part, tight = near[number]
+            leaf = self._leaf(part, _alone(place, n))
+            leaf.prices = tight.get((place, n))
             self.target.tick()
             self.target.check_time()
             for groups in leaf.improvements([n]):
