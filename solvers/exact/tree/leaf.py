@@ -14,7 +14,7 @@ from placer.problem.workers.pool import groups_of
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed, best_sum
-from ..bounds.relaxation import margin
+from ..bounds.relaxation import Family, margin
 from .fronts import Fronts, units_at
 from .leaf_bound import BREATH, LeafBound, Tree
 
@@ -178,15 +178,28 @@ class Leaf:
         """Yield groups that may improve with so many workers in each of the regions."""
         split = np.array([counts])
         shares = self.bound.shares(split)
-        parts = [
-            self.market.best_sums.of(np.array([place]), self.family.hosts, self.workers)[:, int(n)]
-            if shares is None
-            else self._paced(place, int(n), float(shares[k]))
-            for k, (place, n) in enumerate(zip(self.node.used, counts, strict=True))
+        if shares is None:
+            whole = self._sums(self.family, counts)
+        else:
+            paced = zip(self.node.used, counts, shares.tolist(), strict=True)
+            whole = [self._paced(place, int(count), share) for place, count, share in paced]
+        if not _reaches(whole, self.bound, split):
+            return
+        for family in self.relaxation.parts_at(self.family, self.node):
+            bound, sums = self.bound.of_family(family), whole
+            if family is not self.family and shares is None:
+                sums = self._sums(family, counts)
+                if not _reaches(sums, bound, split):
+                    continue
+            yield from self._machines(bound, split, sums, shares)
+
+    def _sums(self, family: Family, counts: Sequence[int]) -> list[Array]:
+        """Return the best weighted sums of each region's machines of some hosts; by row."""
+        best = self.market.best_sums
+        return [
+            best.of(np.array([place]), family.hosts, self.workers)[:, int(count)]
+            for place, count in zip(self.node.used, counts, strict=True)
         ]
-        if margin(np.sum(parts, axis=0)[:, None], self.bound.thresholds(split))[0] >= 0:
-            for family in self.relaxation.parts_at(self.family, self.node):
-                yield from self._machines(self.bound.of_family(family), split, parts, shares)
 
     def _paced(self, place: int, count: int, share: float) -> Array:
         """Return the best weighted sums of machines that do a share of their speed; by row."""
@@ -209,3 +222,8 @@ class Leaf:
                 yield from Fronts(bound, hosts, split, egress_usd, self.prices).improvements()
         else:
             yield from MachineTree(bound, split, sums, shares).improvements()
+
+
+def _reaches(sums: list[Array], bound: LeafBound, split: Indices) -> bool:
+    """Return whether the best machines of all regions reach every threshold."""
+    return bool(margin(np.sum(sums, axis=0)[:, None], bound.thresholds(split))[0] >= 0)
