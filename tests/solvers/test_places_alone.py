@@ -56,6 +56,31 @@ def test_the_best_place_stays_open_until_its_value_is_to_be_beaten(share: float)
     assert (left > 0) == (share < 1)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"model": "whisper-small", "budget": "16/h", "market": "spot", "places": "gcp/*"},
+        {"model": "resnet50", "budget": "39/h", "market": "on-demand", "quota": 64},
+    ],
+    ids=lambda words: words["model"],
+)
+def test_classes_of_hosts_are_cut_together_as_one_by_one(
+    words: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many leaves of a class are bounded together, the best of one region is the same, and
+    together fewer are left to search.
+    """
+    alone: dict[str, Any] = {"mixed": True, "regions": "..1", "figures": "book"}
+    problem = Advisor("default").problem(**words, **alone)
+    found = []
+    for many in (0, 10**9):
+        monkeypatch.setattr(places_alone, "MANY", many)
+        found.append(solve(problem, "exact", SolveOptions(gap=0.0)))
+    together, apart = found
+    assert (together.status, together.value) == (apart.status, apart.value)
+    assert together.nodes < apart.nodes
+
+
 def test_rows_lie_around_both_limits_of_a_dollar() -> None:
     """A floor of 100 samples/s within 1,000 USD/h asks for 0.1 samples/s a dollar, a price of a
     sample of a million for 1 USD asks for 277.8 (1e6 / 3600): rows from 0.3 to 2.5 times each.
