@@ -105,8 +105,6 @@ def step_machines(
 @lru_cache(maxsize=4096)
 def add_alike(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int) -> bool:
     """Return whether the best machine of a bucket may be taken each time."""
-    if len(sizes) == 1:
-        return True
     machines = machines_of(sizes, caps, quota, most)
     return min(caps) >= machines and _ample(sizes, caps, quota, machines)
 
