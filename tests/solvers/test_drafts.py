@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import joint_problem, random_problem, two_places, wide_problem, wishing
+from instances import joint_problem, link_of, random_problem, two_places, wide_problem, wishing
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_named
+from placer.cost_model.timing.transfers import direct_seconds
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -21,6 +22,7 @@ from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
 ascent: Any = importlib.import_module("placer.solvers._drafts.ascent")
+candidates: Any = importlib.import_module("placer.solvers._drafts.candidates")
 construction: Any = importlib.import_module("placer.solvers._drafts.construction")
 fleet: Any = importlib.import_module("placer.solvers._drafts.fleet")
 like_drafts: Any = importlib.import_module("placer.solvers._drafts.like_drafts")
@@ -111,6 +113,18 @@ def test_mixes_take_as_many_of_each_kind_as_there_may_be(maker: Any) -> None:
             assert any([each[i] for i in mix] == sorted(each[i] for i in mix) for each in rankings)
             mixed += 1
     assert mixed >= 10
+
+
+def test_places_are_as_far_apart_as_their_slower_way() -> None:
+    """With 1 Gbit/s there and 0.1 back, a gradient takes the seconds of the way back."""
+    problem = two_places()
+    a, b = market_of(problem).places
+    links = link_of(a, b, 1.0, 10.0), link_of(b, a, 0.1, 10.0)
+    problem = replace(problem, catalog=replace(problem.catalog, links=links))
+    back = direct_seconds(problem.gradient_bytes, problem.network.link(b, a))
+    assert back > 5 * direct_seconds(problem.gradient_bytes, problem.network.link(a, b))
+    apart_s = candidates.CandidateRounds(market_of(problem)).apart_s
+    assert apart_s.tolist() == [[0.0, pytest.approx(back)], [pytest.approx(back), 0.0]]
 
 
 @pytest.mark.parametrize("maker", MAKERS)
