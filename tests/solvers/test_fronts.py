@@ -10,7 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instances import two_places, wide_problem
+from instances import loading_problem, two_places, wide_problem, wishing
+from placer.cost_model.estimate import evaluate
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.placement import Placement
+from placer.problem.workers.pool import groups_of
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
@@ -75,6 +79,30 @@ def test_choices_that_are_looked_at_in_parts_are_those_of_all_at_once(
         assert (again.status, again.placement) == (one.status, one.placement)
         found[one.placement is not None] += 1
     assert found[True] > 10
+
+
+def test_a_front_knows_what_speed_brings_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever machines a split has, the model's price of what they send and read is that of a
+    sample/s times those that they go through.
+    """
+    begin, paid = fronts.Fronts.__init__, Counter[str]()
+
+    def compared(self: Any, bound: Any, hosts: Any, split: Any, *priced: Any) -> None:
+        begin(self, bound, hosts, split, *priced)
+        problem, market = bound.market.problem, bound.market
+        first = [market.pools[market.place_of.tolist().index(at)] for at in bound.node.used]
+        exchange = exchange_for("all-reduce", int(split.sum()), problem)
+        groups = groups_of(first, split[0].tolist())
+        got = evaluate(Placement(groups=groups, exchange=exchange), problem)
+        usd = self.usd_per_speed * got.samples / got.step.total
+        assert got.usd.egress + got.usd.data == pytest.approx(usd, rel=1e-9)
+        paid.update(egress=got.usd.egress > 0, data=got.usd.data > 0)
+
+    monkeypatch.setattr(fronts.Fronts, "__init__", compared)
+    floor = {"objective": "cost", "min_samples_per_second": 150.0, "budget_usd_per_hour": None}
+    for problem in map(loading_problem, range(40)):
+        solve(wishing(problem, exchange="all-reduce", **floor), "exact", SolveOptions(gap=0.0))
+    assert min(paid["egress"], paid["data"]) >= 5, paid
 
 
 def test_machines_to_come_are_worth_no_more_than_is_said_of_them() -> None:
