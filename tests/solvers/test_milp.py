@@ -24,11 +24,13 @@ from conftest import PROCESS_TIMEOUT_S, ROOT
 from instances import (
     carbon_problem,
     exchange_problem,
+    function_at,
     island_problem,
     question,
     random_problem,
     ring_problem,
     server_problem,
+    store_at,
     total_problem,
     two_places,
     vcpu_problem,
@@ -266,6 +268,24 @@ def test_rings_of_two_places_have_their_own_price(machines: tuple[int, int]) -> 
     outcome = evaluate(placement, problem)
     part = replace(part, most_s=outcome.step.total * (1 + 1e-6))
     assert outcome.usd.total > outcome.usd.compute * 1.01
+    assert _least_goal(part, counts) == pytest.approx(outcome.usd.total, rel=1e-4)
+
+
+def test_a_store_is_read_by_the_function_and_the_workers_alone() -> None:
+    """Two like machines put their gradients at once, so no poll finds nothing: where reads are
+    most of the price, the least USD/h is what the model says.
+    """
+    problem = two_places(objective="cost", exchange="central", min_workers=2)
+    home = problem.catalog.regions["gcp/b"]
+    dear = replace(store_at(home), usd_per_thousand_reads=100.0)
+    catalog = replace(problem.catalog, functions=(function_at(home),), stores=(dear,))
+    problem = replace(problem, catalog=catalog)
+    (frame,) = split.frames(problem)
+    counts = {id(problem.pools[1]): 2}
+    part = frames.Part(frame=frame, low=2, high=2)
+    outcome = evaluate(certain(_placed(part, counts)), problem)
+    part = replace(part, most_s=outcome.step.total * (1 + 1e-6))
+    assert outcome.usd.storage > outcome.usd.total / 2
     assert _least_goal(part, counts) == pytest.approx(outcome.usd.total, rel=1e-4)
 
 
