@@ -45,7 +45,7 @@ from placer.interface.advisor import recommend
 from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements, Used
+from placer.problem.requirements import Kept, Requirements, Used
 from placer.records import replace
 from placer.solving import cross_check as verify
 from placer.solving.answer import Answer, SolveOptions, Status
@@ -287,6 +287,21 @@ def test_a_store_is_read_by_the_function_and_the_workers_alone() -> None:
     part = replace(part, most_s=outcome.step.total * (1 + 1e-6))
     assert outcome.usd.storage > outcome.usd.total / 2
     assert _least_goal(part, counts) == pytest.approx(outcome.usd.total, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("machines", "status"), [((2, 0), "optimal"), ((0, 2), "optimal"), ((1, 1), "infeasible")]
+)
+def test_what_must_stay_in_a_place_keeps_it_apart(machines: tuple[int, int], status: str) -> None:
+    """Gradients that stay in aws/a leave it to itself, and gcp/b too, but not both together."""
+    kept = (Kept(kind="gradients", area="a", places=("aws/a",)),)
+    problem = two_places(exchange="all-reduce", kept=kept)
+    (frame,) = split.frames(problem)
+    site_group = site_groups.SiteGroup(frames.Part(frame=frame, low=2, high=2, most_s=3600.0))
+    rounds.program(site_group)
+    for name, n in zip(site_group.counts, machines, strict=True):
+        site_group.model.low[name] = site_group.model.high[name] = n
+    assert milp.engine(site_group.model, 10.0).status == status
 
 
 def _goal(value: float, frame: Any) -> float:
