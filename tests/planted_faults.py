@@ -199,13 +199,15 @@ class Nearest:
         files = {**structure.files, **self.tests}
         self.texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
         rows = [row for name, path in self.tests.items() for row in imports_of(name, path, files)]
-        # Solvers, commands and targets are loaded by their name, which stands in a string.
+        # Solvers, commands and targets are loaded by their name, which stands in a string, at
+        # times apart from its folder.
         commands = {name.split(".")[-1]: name for name in files if name.startswith("placer.cli.")}
         named = (
             (target, name)
             for name, text in self.texts.items()
+            for room in {"", "placer.solvers.", *re.findall(r'f"(placer\.[\w.]+)\{', text)}
             for word in re.findall(r'"([\w.]+)"', text)
-            for target in (word, f"placer.solvers.{word}", commands.get(word))
+            for target in (room + word, commands.get(word))
             if target in files
         )
         imported = ((row.target, row.source) for row in (*structure.imports, *rows))

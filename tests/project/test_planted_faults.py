@@ -53,6 +53,11 @@ def test_a_seed_names_faults_in_all_rooms() -> None:
     }
 
 
+def test_modules_named_by_their_folder_have_near_tests() -> None:
+    """The searches by zones load `fleet` as a part of ``f"placer.solvers._drafts.{name}"``."""
+    assert "tests/solvers/test_zones.py" in Nearest(ROOT)(Path("solvers/_drafts/fleet.py"))
+
+
 def test_a_fault_in_a_unit_is_found(tmp_path: Path) -> None:
     """The first fault in how a budget is read; afterwards the copy is as it was."""
     copy, path = copied(ROOT, tmp_path / "copy"), Path("placer/units.py")
