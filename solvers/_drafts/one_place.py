@@ -258,9 +258,9 @@ class OnePlaceDrafts:
             np.lexsort((value, market.place_of)),
             np.lexsort((-market.speed, market.place_of)),
         ):
-            place, usd, left = -1, 0.0, self.judge.most
-            mix: dict[int, int] = {}
-            used: dict[tuple[str, ...], int] = {}
+            place = None
+            mix: dict[int, int]
+            used: dict[tuple[str, ...], int]
             for i in order[has_data[order] & (market.usd[order] <= budget)].tolist():
                 if place_of[i] != place:
                     self.judge.target.check_time()
