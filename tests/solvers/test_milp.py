@@ -344,6 +344,19 @@ def test_a_stopped_search_has_a_true_bound() -> None:
     assert bounds > 5
 
 
+def test_a_coarse_program_leaves_time_for_the_search(default: Catalog) -> None:
+    """On a large market the coarse program of an exchange may take a quarter of 40 s: 10 s."""
+    allowed: list[float] = []
+
+    def noted(model: Any, seconds: float) -> Any:
+        allowed.append(seconds)
+        return milp.engine(model, seconds)
+
+    problem = question("roberta-xlm", default, gpus=("T4",))
+    split.search(problem, SolveOptions(time_limit_s=40.0, node_limit=0), noted, draft=False)
+    assert {*allowed} == {10.0}
+
+
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_known_program(name: str) -> None:
     """Least x + y / 2 + 2 with x + y >= 4.2, x whole to 5, y to 3.5: x = 1, y = 3.2, 4.6."""
