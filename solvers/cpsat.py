@@ -7,9 +7,10 @@ rows are rounded so that they only get weaker: a row is multiplied until its lar
 down can change. Every placement of the real program therefore stays in the whole one, and the bound
 holds. Error: rounding a coefficient down moves a term by at most STEPS of about SCALE units,
 rounding a variable down by one of STEPS, so a row with k continuous variables is weaker by at most
-k (2 STEPS / SCALE + 2 / STEPS) = k x 1.9e-6 of its largest term, plus 2**-41 of it for each whole
-one. Steps and factors are powers of two, so that scaling itself rounds nothing. Solutions are
-priced by the one model, so an error costs time, not truth.
+k (2 STEPS / SCALE + 2 / STEPS) = k x 1.9e-6 of its largest term, plus 2**-41 of it for each unit of
+a whole one, and (n**2 + 2) 2**-41 for what floating point adds up of n terms. Steps and factors are
+powers of two, so that scaling itself rounds nothing. Solutions are priced by the one model, so an
+error costs time, not truth.
 """
 
 from __future__ import annotations

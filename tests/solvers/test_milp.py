@@ -444,6 +444,16 @@ def test_rounding_keeps_every_point(
         assert abs(value) * high / step <= cpsat.SCALE + 2 * cpsat.STEPS
 
 
+def test_rounding_hardly_weakens_a_row() -> None:
+    """At most 50 of 100 coins: the whole row allows 50, one unit more that its limit is rounded up
+    by, and one for each pair of terms that are added up.
+    """
+    model = linear.Model()
+    coins = [model.variable(0, 1, whole=True) for _ in range(100)]
+    row, most = cpsat.scaled(dict.fromkeys(coins, 1.0), 50.0, model, cpsat.step_sizes(model))
+    assert most == 50 * row[coins[0]] + 1 + 100**2
+
+
 BETTER = (
     "from placer.solvers._programs.child_process import begin, say; import os, signal, time;"
     "begin(); say(started=True);"
