@@ -26,7 +26,7 @@ from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
 from .search import Ranges
 from .tree.leaf import Leaf
 from .tree.leaf_bound import RegionLeafBound, Tree, interleave
-from .tree.region_tree import RegionTree
+from .tree.region_tree import FewerRegions, RegionTree
 
 if TYPE_CHECKING:
     from .gossip.paces import Paces
@@ -75,27 +75,40 @@ class RegionSearch:
             for (regions, hosts), margins in self._margins().items()
             for at in np.flatnonzero(margins >= 0).tolist()
         ]
+        fewer = {
+            hosts: FewerRegions(partial(self._region_tree, family), self.ranges.most_regions)
+            for hosts, family in families.items()
+        }
         yield from interleave(
             [
-                partial(self._tree, n, regions, family)
+                partial(self._tree, n, regions, family, fewer[family.hosts])
                 for _, n, regions, family in sorted(trees, key=lambda tree: tree[:3])
             ],
             self._offer,
         )
 
-    def _tree(self, workers: int, regions: int, family: Family) -> Tree:
+    def _tree(self, workers: int, regions: int, family: Family, fewer: FewerRegions) -> Tree:
         """Search one number of workers over so many regions, unless it is closed."""
         self.target.tick()
         if workers not in self._open(regions, family):
             return iter(())
-        grid = grid_of(self.market, family.hosts, self.most)
+        if self.transport == "region-hub":
+            return fewer.improvements(workers, regions)
+        return self._region_tree(family, workers, regions, regions).improvements()
+
+    def _region_tree(self, family: Family, workers: int, regions: int, most: int) -> RegionTree:
+        """Return the tree of so many workers over so many regions.
+
+        Around a hub its root bounds up to ``most`` regions too: more of them pay more ways, to
+        places that are no nearer, and fewer machines send at home.
+        """
         return RegionTree(
             self.relaxation,
-            grid,
-            self._exchange_pattern(workers, regions, family),
+            grid_of(self.market, family.hosts, self.most),
+            self._exchange_pattern(workers, regions, most, family),
             partial(self._leaf, family),
             self.paces(workers, regions, family),
-        ).improvements()
+        )
 
     def paces(self, workers: int, regions: int, family: Family) -> Paces | None:
         """Return what is known of how long regions wait for their sends; None: nothing."""
@@ -104,7 +117,9 @@ class RegionSearch:
     def _leaf(self, family: Family, node: Node) -> Leaf:
         return Leaf(RegionLeafBound(self.rounds, node, family))
 
-    def _exchange_pattern(self, workers: int, regions: int, family: Family) -> ExchangePattern:
+    def _exchange_pattern(
+        self, workers: int, regions: int, most: int, family: Family
+    ) -> ExchangePattern:
         """Describe how leaders average with each other, or through a hub among them."""
         counts, places = np.arange(workers + 1), self.relaxation.places(family)
         own = self._inside_s(regions, family)[:, : workers + 1]
@@ -124,7 +139,7 @@ class RegionSearch:
             pair_bytes=0.0 if through_hub else pairs.pair_bytes(regions),
             waits=self.transport == "leaders",
             own_s=own,
-            home_usd=float(self.rounds.home_usd(np.array(places), workers - regions)),
+            home_usd=float(self.rounds.home_usd(np.array(places), workers - most)),
             hub=pairs.hub_ways(places) if through_hub else None,
         )
 

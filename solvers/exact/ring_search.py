@@ -19,8 +19,8 @@ from .bounds.exchange_pattern import ExchangePattern
 from .bounds.relaxation import Family, Node
 from .bounds.ring import ANY_WAYS, PAIR, RingRelaxation, longer
 from .tree.leaf import Leaf
-from .tree.leaf_bound import LeafBound, Tree, interleave
-from .tree.region_tree import RegionTree
+from .tree.leaf_bound import LeafBound, interleave
+from .tree.region_tree import FewerRegions, RegionTree
 
 
 class RingLeafBound(LeafBound):
@@ -108,24 +108,12 @@ class RingSearch(ButterflySearch):
         open_ = sorted(
             (-margin, r, n) for margin, r, n in self._ring_margins(family) if margin >= 0
         )
-        # By number of workers: from how many regions on all trees are closed, and from how many on
-        # another look is worth its time.
-        closed: dict[int, int] = {}
-        next_look: dict[int, int] = {}
+        trees = FewerRegions(partial(self._ring_tree, family), self.ranges.most_regions)
+        yield from interleave(
+            (partial(trees.improvements, n, regions) for _, regions, n in open_), self._offer
+        )
 
-        def tree(workers: int, regions: int) -> Tree:
-            known, most = closed.get(workers, np.inf), min(workers, self.ranges.most_regions)
-            if next_look.get(workers, PAIR + 1) <= regions < min(known, most):
-                next_look[workers] = 2 * regions
-                if self._ring_tree(workers, regions, most, family).close_at_once():
-                    known = closed[workers] = regions
-            if regions >= known:
-                return iter(())
-            return self._ring_tree(workers, regions, regions, family).improvements()
-
-        yield from interleave((partial(tree, n, regions) for _, regions, n in open_), self._offer)
-
-    def _ring_tree(self, workers: int, regions: int, most: int, family: Family) -> RegionTree:
+    def _ring_tree(self, family: Family, workers: int, regions: int, most: int) -> RegionTree:
         """Return the tree of so many workers over so many regions.
 
         With more regions allowed, up to ``most``, its root bounds them too: each region pays for

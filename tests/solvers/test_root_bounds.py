@@ -103,29 +103,40 @@ def test_no_placement_is_excluded(strategy: str, draw: Any) -> None:
     assert judged >= LEAST_JUDGED
 
 
-def test_no_ring_is_closed_with_those_over_fewer_regions() -> None:
-    """A tree that stands for rings over so many regions or more stays open, from any number up to
-    that of the best ring, for which each value is just an improvement.
+@pytest.mark.parametrize(
+    ("draw", "strategy", "tree"),
+    [
+        (ring_problem, "all-reduce", "_ring_tree"),
+        (exchange_problem, "model-averaging", "_region_tree"),
+    ],
+)
+def test_nothing_is_closed_with_placements_over_fewer_regions(
+    draw: Any, strategy: str, tree: str
+) -> None:
+    """A tree that stands for so many regions or more stays open, from any number up to that of the
+    best placement, for which each value is just an improvement.
     """
     judged = 0
     for seed in range(200):
-        problem = ring_problem(seed)
+        problem = draw(seed)
         if len({pool.place for pool in problem.pools}) < 3:
             continue
-        problem = asking(wishing(problem, max_workers=6), "all-reduce")
+        problem = asking(wishing(problem, max_workers=6), strategy)
         market = EXACT.Market.of(problem)
         target = EXACT.Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
         searches = EXACT.Prepared(market).searches(market, target) if market.pools else ()
-        for search, ((_, regions, n), (value, placement)) in product(
-            (each for each in searches if hasattr(each, "_ring_tree")),
-            best_by_shape(problem).items(),
+        for search, ((steps, regions, n), (value, placement)) in product(
+            (each for each in searches if hasattr(each, tree)), best_by_shape(problem).items()
         ):
+            if search.mode.local_steps != steps:
+                continue
             beyond(target, value, placement)
             most = min(n, search.ranges.most_regions)
             for fewest in range(3, regions + 1):
-                assert not all(
-                    search._ring_tree(n, fewest, most, family).close_at_once()
+                assert any(
+                    not getattr(search, tree)(family, n, fewest, most).close_at_once()
                     for family in search.relaxation.families
+                    if len(search.relaxation.places(family)) >= fewest
                 ), (seed, placement)
                 judged += fewest < regions or regions < most
     assert judged >= LEAST_JUDGED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 PAUSE = 50
 """Nodes after which other trees may have their turn."""
+FIRST_LOOK = 3
+"""Fewest regions of which more are bounded together: two have an exchange of their own."""
 
 
 class RegionTree:
@@ -150,3 +153,29 @@ class RegionTree:
         used = tuple(int(node.regions[k]) for k in order)
         leaf = self.leaf(Node(used, (), np.array([self.exchange_pattern.workers]), node.wan))
         yield from leaf.improvements([node.counts[k] for k in order])
+
+
+class FewerRegions:
+    """Trees by number of workers and regions, where the root of so many regions bounds more.
+
+    ``tree``: returns the tree of so many workers over so many regions, whose root bounds up to as
+    many as it is told. ``most_regions``: as many as there may be.
+    """
+
+    def __init__(self, tree: Callable[[int, int, int], RegionTree], most_regions: int) -> None:
+        self.tree, self.most_regions = tree, most_regions
+        # By number of workers: from how many regions on all trees are closed, and from how many on
+        # another look is worth its time.
+        self._closed: dict[int, int] = {}
+        self._next_look: dict[int, int] = {}
+
+    def improvements(self, workers: int, regions: int) -> Tree:
+        """Yield groups that may improve, of so many workers over so many regions."""
+        known, most = self._closed.get(workers, math.inf), min(workers, self.most_regions)
+        if self._next_look.get(workers, FIRST_LOOK) <= regions < min(known, most):
+            self._next_look[workers] = 2 * regions
+            if self.tree(workers, regions, most).close_at_once():
+                known = self._closed[workers] = regions
+        if regions >= known:
+            return iter(())
+        return self.tree(workers, regions, regions).improvements()
