@@ -8,12 +8,26 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import click
 import pytest
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
-from placer.cli.screen.progress import SearchProgress
+from placer.cli.screen.progress import SearchProgress, nothing_kept
 
 ASKED = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h")
+
+
+def test_ctrl_c_is_nobodys_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends a command also while a file is looked for, where errors mean that there is none."""
+
+    def look() -> None:
+        with nothing_kept("it is a test"), suppress(Exception):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(click.exceptions.Exit) as ended:
+        look()
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "stopped: nothing is kept, because it is a test\n"
 
 
 def test_it_has_unit_gap_seconds_and_what_ctrl_c_does() -> None:

@@ -184,6 +184,10 @@ def _objective(words: Mapping[str, Any]) -> str:
     return named if named in OBJECTIVES else ""
 
 
+class _AbortedError(BaseException):
+    """Raised at Ctrl-C: what takes a failure of its own for an answer must not take this one."""
+
+
 @contextmanager
 def nothing_kept(why: str) -> Iterator[None]:
     """End all searches at Ctrl-C, say that nothing is kept and why, and exit with code 130.
@@ -193,12 +197,12 @@ def nothing_kept(why: str) -> Iterator[None]:
     """
 
     def abort(number: int, frame: object) -> None:
-        raise click.Abort
+        raise _AbortedError
 
     heard = signal.signal(signal.SIGINT, abort)
     try:
         yield
-    except click.Abort:
+    except _AbortedError:
         click.echo(f"stopped: nothing is kept, because {why}", err=True)
         raise click.exceptions.Exit(130) from None
     finally:
