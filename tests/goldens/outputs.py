@@ -40,6 +40,8 @@ QUICK_CPU_S = 0.15
 """Frozen instances that took less are solved again."""
 UNSETTLED = ("doctor",)
 """Documents that say what is installed."""
+MORE = {"reproduction-erben": "reproduce erben"}
+"""More documents of a kind: what is said of each paper is worked out in its own way."""
 TRAINED = {
     "torchtitan": "--train llama3:llama3_8b",
     "megatron": "--train megatron.bridge.recipes:llama32_1b_pretrain_config",
@@ -207,8 +209,9 @@ def instances(name: str) -> str:
 
 
 def documents() -> dict[str, tuple[str, str]]:
-    """Return the command of one document of each kind, and the file that it writes if it does."""
-    printed = {name: (f"{lines[0]} --json", "") for name, lines in PRINTED.items()}
+    """Return the commands of a document of each kind, and the file that it writes if it does."""
+    lines = {**{name: lines[0] for name, lines in PRINTED.items()}, **MORE}
+    printed = {name: (f"{line} --json", "") for name, line in lines.items()}
     written = {f"{name}-file": rows[0] for name, rows in WRITTEN.items()}
     both = {**printed, **written}
     return {name: command for name, command in both.items() if name not in UNSETTLED}
