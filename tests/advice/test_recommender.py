@@ -212,6 +212,8 @@ def test_infeasible_floor_names_the_most_that_can_be_had() -> None:
     result = ask(min_throughput="5000/s")
     assert [o.label for o in result.nearest] == ["throughput"]
     assert ask(min_throughput=result.nearest[0].note.split()[1]).placement is not None
+    (both,) = ask(budget="0.05/h", min_throughput="500000/s").nearest  # neither can be had alone
+    assert both.note == "no --budget and no --min-throughput"
 
 
 def test_advisor_shares_catalogs_between_threads() -> None:
