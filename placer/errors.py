@@ -185,6 +185,8 @@ def unknown(kind: str, value: str, known: Iterable[str], hint: str = "") -> Plac
     "a similar model exists: 'roberta-xlm'"
     >>> [unknown("model", "x", ["b", "a"], hint).hint for hint in ("", "see the list")]
     ['known: a, b', 'see the list']
+    >>> unknown("letter", "1", "abcdefghijklm").hint  # the first 12 of 13
+    'known: a, b, c, d, e, f, g, h, i, j, k, l ...'
     """
     names = list(known)
     lowered = {name.lower(): name for name in names}
