@@ -214,6 +214,11 @@ def _standing(change: Change) -> str:
 
 
 def _hours(hours: float) -> str:
+    """Write hours, also those that lack.
+
+    >>> _hours(2.0), _hours(-0.5)
+    ('2 h', '-30 min')
+    """
     sign = "-" if hours < 0 else ""
     return f"{sign}{format_duration(abs(hours) * SECONDS_PER_HOUR)}"
 
