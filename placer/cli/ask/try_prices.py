@@ -133,7 +133,11 @@ def _pairs(words: tuple[str, ...]) -> dict[str, str]:
 
 
 def _name_of(path: str, providers: set[str]) -> str:
-    """Name a provider after its file."""
+    """Name a provider after its file, in 40 characters at most.
+
+    >>> [len(_name_of("a" * 50 + ".csv", taken)) for taken in (set(), {"a" * 50})]
+    [40, 40]
+    """
     stem = re.sub(r"[^a-z0-9]+", "-", Path(path).stem.lower()).strip("-") or "list"
     return f"{OWN}{stem}"[:40] if stem in providers or not stem[0].isalpha() else stem[:40]
 
