@@ -291,8 +291,8 @@ def _print_refreshed(done: Refreshed, rows: Sequence[Row]) -> None:
     spot = sum(row["market"] == "spot" for row in rows)
     verb = "would have" if done.written is None else "has"
     say(
-        f"{done.catalog} {verb} {done.offers:,} offers in {len(done.regions)} regions: "
-        f"{done.offers - spot:,} on-demand, {spot:,} spot"
+        f"{done.catalog} {verb} {counted(done.offers, 'offer')} in "
+        f"{counted(len(done.regions), 'region')}: {done.offers - spot:,} on-demand, {spot:,} spot"
     )
     say(_changes(done.changes, done.catalog), whole=True)
     say_rest(done.left_out, done.notes)

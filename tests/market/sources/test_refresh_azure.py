@@ -140,6 +140,7 @@ def test_changes_against_the_book_before_are_said(call: Call) -> None:
     ) as server:
         _, out, _ = call(server, "--dry-run")
         _, narrow, _ = call(server, "--gpu", "T4", "--in", "eastus", "--json")
+    assert "would have 2 offers in 1 region: 1 on-demand, 1 spot" in out
     assert "1 dearer, 1 cheaper, 0 as before, 0 new, 1 gone" in out
     assert f"largest change +10.0%: azure/eastus {T4} on-demand 0.526 -> 0.5786 USD/h" in out
     assert "nothing was written (--dry-run)" in out
