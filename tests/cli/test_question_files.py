@@ -16,10 +16,20 @@ AXOLOTL = (
 """4 sequences x 2 accumulations on one GPU: a batch of 8."""
 
 
-def test_a_file_without_an_end_of_depth_is_refused(tmp_path: Path) -> None:
-    """How deep Python may go depends on its caller, so that the message is not frozen."""
-    (tmp_path / "axolotl.yaml").write_text("base_model: " + "[" * 20_000, encoding="utf-8")
-    with pytest.raises(PlacerError, match=r"cannot be read: .*recursion"):
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("base_model: " + "[" * 20_000, "recursion"),
+        ("base_model: a\nbase_model: b\n", "the key 'base_model' appears twice"),
+    ],
+    ids=["deep", "twice"],
+)
+def test_a_file_that_is_no_plain_yaml_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    """A key that stands twice, and depth without end. How deep Python may go depends on its caller,
+    so that the message is not frozen.
+    """
+    (tmp_path / "axolotl.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(PlacerError, match=f"cannot be read: .*{says}"):
         read_question(str(tmp_path / "axolotl.yaml"))
 
 
