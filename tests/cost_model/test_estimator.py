@@ -339,6 +339,7 @@ def test_the_answer_is_checked_by_the_second_implementation(result: Result) -> N
     """2.11 s of the round are the sum, and the checker finds the same round."""
     assert result.estimate is not None
     assert dict(result.estimate.step.parts)["sum"] == pytest.approx(2.114, abs=1e-3)
+    assert "the server's sum: 1.06 GB/s a vCPU" in " ".join(result.estimate.provenance)
     checked = examine_document(json.loads(json.dumps(result.to_saved())), "file")[1]
     assert checked is not None
     assert "a second implementation finds" in " ".join(checked.confirmed)
