@@ -23,7 +23,7 @@ from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 from placer.launch.runtime.processes import launcher as launching
 from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, check_models
-from placer.launch.runtime.processes.run import run_here
+from placer.launch.runtime.processes.run import _machines, run_here
 from placer.records import replace
 from placer.report.contents import contents
 
@@ -342,6 +342,14 @@ def test_unlike_models_at_the_end_are_an_error() -> None:
     with pytest.raises(PlacerError, match=r"rank 1 .* ends with another model than rank 0") as one:
         check_models(plan, ends)
     assert one.value.exit_code == 1
+
+
+def test_worlds_on_gpus_are_started_apart(tmp_path: Path) -> None:
+    """A world of one worker and one of two; without GPUs all three share a start."""
+    plan = plan_of(document("model-averaging", (A, 1), (B, 2), local_steps=2))
+    for device, starts in (("cpu", [3]), ("cuda", [1, 2])):
+        settings = replace(settings_of(tmp_path, plan), device=device)
+        assert [len(machine.seats) for machine in _machines(plan, settings, None)] == starts
 
 
 def launcher_of(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Launcher:
