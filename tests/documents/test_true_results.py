@@ -80,6 +80,14 @@ def test_a_value_of_another_kind_is_named_with_its_path() -> None:
         examine_document(document, "r.json")
 
 
+def test_an_estimate_is_named_by_its_kind() -> None:
+    """Nobody works its figures out again: they are taken on trust."""
+    estimated = placer.estimate("roberta-xlm", "gcp/us-central1=4xT4:spot", **ERBEN)
+    said, checked = examined(estimated.to_dict())
+    assert said == "answer of placer estimate"
+    assert checked.trusted[0].endswith("what its figures follow from")
+
+
 def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path) -> None:
     """Figures that follow from others are worked out again."""
     path = tmp_path / "jobs.json"
