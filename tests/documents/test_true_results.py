@@ -88,6 +88,21 @@ def test_an_estimate_is_named_by_its_kind() -> None:
     assert checked.trusted[0].endswith("what its figures follow from")
 
 
+def test_a_link_of_the_users_own_holds_and_a_doctored_one_does_not() -> None:
+    """The book says 0.21 Gb/s of it, the user 0.1. One that names the source of the book is held
+    against the book.
+    """
+    words = {"links": "gcp/us-central1:gcp/europe-west1=100Mb/s", "alternatives": False, **ERBEN}
+    result = placer.recommend("roberta-xlm", gpu="T4", workers="2", budget="1/h", **words)
+    document = json.loads(json.dumps(result.to_saved(whole=True)))
+    _, checked = examined(document)
+    assert "2 links of the user's own" in " ".join(checked.trusted)
+    link = document["problem"]["catalog"]["links"][0]
+    link["rtt_ms"] += 1
+    with pytest.raises(PlacerError, match=f"the link from {link['src']} to .* is not that of"):
+        examined(signed(document))
+
+
 def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path) -> None:
     """Figures that follow from others are worked out again."""
     path = tmp_path / "jobs.json"
