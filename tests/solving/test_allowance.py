@@ -1,5 +1,6 @@
 """Limits of a request: seconds, memory and the caller's patience."""
 
+import importlib
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from conforming import validate
 
@@ -99,6 +101,19 @@ def test_an_array_may_take_a_quarter_of_the_room() -> None:
             assert part.room_bytes < 1
         request.most_bytes = inf
         assert request.room_bytes == inf
+
+
+def test_sums_of_places_ask_for_their_memory_first() -> None:
+    """1,000 rows of up to 99 machines of 10 places take 8 MB, twice: more than any process has left
+    of one byte.
+    """
+    best_sums: Any = importlib.import_module("placer.solvers._market.best_sums")
+    values, machines, place = np.ones((1000, 10)), np.full(10, 99), np.arange(10)
+    assert best_sums.place_sums(values, machines, place, 10, 99).nbytes == 8_000_000
+    with allowance.opened(memory_limit_bytes=1) as request:
+        with pytest.raises(OutOfTimeError):
+            best_sums.place_sums(values, machines, place, 10, 99)
+        assert request.reason is Reason.MEMORY
 
 
 def test_closing_counts_from_the_moment_of_a_cancellation() -> None:
