@@ -45,6 +45,15 @@ def splits(workers: int, rooms: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield split
 
 
+def test_a_bound_is_evaluated_at_prices_of_its_own() -> None:
+    """A price of a dollar of a question's own has a row beside those of the market, once."""
+    kept = market.Market.of(random_problem(1))
+    aimed = kept.with_multipliers([123.0])
+    prices = [m.weights[m.weights[:, 0] > 0, 1].tolist().count(123.0) for m in (kept, aimed)]
+    assert prices == [0, 1]
+    assert aimed.with_multipliers([123.0]) is aimed
+
+
 def test_fewest_crossing_pairs_are_those_of_the_best_split() -> None:
     """Over all splits that use enough regions none has fewer pairs of workers in two regions, and
     one has as few: n squared less the sum of squares.
