@@ -27,6 +27,7 @@ construction: Any = importlib.import_module("placer.solvers._drafts.construction
 fleet: Any = importlib.import_module("placer.solvers._drafts.fleet")
 like_drafts: Any = importlib.import_module("placer.solvers._drafts.like_drafts")
 like_machines: Any = importlib.import_module("placer.solvers._drafts.like_machines")
+many_regions: Any = importlib.import_module("placer.solvers._drafts.many_regions")
 neighbourhood: Any = importlib.import_module("placer.solvers._drafts.neighbourhood")
 one_place: Any = importlib.import_module("placer.solvers._drafts.one_place")
 several_regions: Any = importlib.import_module("placer.solvers._drafts.several_regions")
@@ -259,6 +260,29 @@ def test_like_machines_of_several_regions_are_promised_by_price() -> None:
             assert np.all(made._promised(mode, like, device, numbers)[1] >= value)
             made.usd = np.zeros_like(paid)
     assert promised >= 40
+
+
+def test_regions_that_wait_send_their_parts_there_and_back() -> None:
+    """A round of single machines lasts their step and twice the slowest way of one part of the
+    gradient, of as many as there are regions.
+    """
+    promised = 0
+    name = "hierarchical-all-reduce"
+    for seed in range(40):
+        made = regional(wide_problem(seed), exchange=name, objective="throughput")
+        if made is None:
+            continue
+        like, mode = like_machines.LikeMachines.of(made.judge), Mode(made.judge.problem, name, 1)
+        many = many_regions.ManyRegions(made.judge, like, made.pair_s)
+        for own in many._devices(1):
+            for worth, team in many._waiting(mode, own, 1):
+                rows = [*team]
+                slowest_s = max(many.pair_s[way] for way in permutations(like.place[rows], 2))
+                step_s = mode.samples / like.speed[rows, 1].sum()
+                seconds = mode.round_s(step_s, 2 * slowest_s / len(team))
+                assert -worth == pytest.approx(mode.samples / mode.multiplier / seconds)
+                promised += 1
+    assert promised >= 10
 
 
 def test_drafts_of_regions_are_even_or_have_one_large_region() -> None:
