@@ -285,6 +285,20 @@ def test_regions_that_wait_send_their_parts_there_and_back() -> None:
     assert promised >= 10
 
 
+@pytest.mark.parametrize(
+    ("budget", "steps", "more"), [(0.9, 1, True), (0.7, 1, False), (0.7, 8, True)]
+)
+def test_more_regions_are_drafted_where_money_is_left_or_steps_are_local(
+    budget: float, steps: int, more: bool
+) -> None:
+    """The T4 of gcp/b costs 0.60 USD/h: less than four fifths of 0.90, more than those of 0.70."""
+    wishes = {"budget_usd_per_hour": budget, "max_local_steps": steps}
+    made = judge(two_places(uniform=True, transport="nccl", **wishes))
+    assert not construction._wants_more(made)  # before one place has a draft
+    one_place.single_machines(made)
+    assert construction._wants_more(made) == more
+
+
 def test_drafts_of_regions_are_even_or_have_one_large_region() -> None:
     """Of each region of some set 1, 2, 4 or 8 machines, within the budget, or 4 or 16 of one beside
     single ones; no more than there may be, and two ways to choose three drafts of each number.
