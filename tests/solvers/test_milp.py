@@ -253,17 +253,23 @@ def test_no_program_is_above_a_placement_of_its_part(market: str) -> None:
             compared += 1
 
 
+@pytest.mark.parametrize("transport", ["nccl", "hivemind"])
 @pytest.mark.parametrize("machines", [(1, 1), (2, 2), (3, 1), (1, 4)])
-def test_rings_of_two_places_have_their_own_price(machines: tuple[int, int]) -> None:
-    """Each place has one edge to the other, and one less than its workers inside: with machines and
+def test_averages_of_two_places_have_their_own_price(
+    machines: tuple[int, int], transport: str
+) -> None:
+    """In a ring each place has one edge to the other, and one less than its workers inside; a
+    butterfly joins every two workers, and its program covers fewer workers too. With machines and
     seconds of a round given, the least USD/h is what the model says.
     """
     problem = two_places(
-        objective="cost", transport="nccl", same_zone=False, exchange="all-reduce", min_workers=2
+        objective="cost", transport=transport, same_zone=False, exchange="all-reduce", min_workers=2
     )
-    frame = next(frame for frame in split.frames(problem) if frame.exchange.in_ring)
+    (frame,) = split.frames(problem)
+    assert frame.exchange.in_ring == (transport == "nccl")
     counts = {id(pool): n for pool, n in zip(problem.pools, machines, strict=True)}
-    part = frames.Part(frame=frame, low=sum(machines), high=sum(machines))
+    workers = sum(machines)
+    part = frames.Part(frame=frame, low=workers if transport == "nccl" else 2, high=workers)
     placement = certain(_placed(part, counts))
     outcome = evaluate(placement, problem)
     part = replace(part, most_s=outcome.step.total * (1 + 1e-6))
