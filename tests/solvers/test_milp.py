@@ -431,7 +431,7 @@ def test_rounding_keeps_every_point(
     rows: list[tuple[float, float, float, bool]], slack: float
 ) -> None:
     """Whatever keeps a row keeps the rounded row in whole numbers: costs were rounded down, the
-    limit up. No term is larger than the scale of rows.
+    limit up. No term is larger than the scale of rows. The same costs as a goal are rounded down.
     """
     model = linear.Model()
     for _, _, high, whole in rows:
@@ -448,6 +448,10 @@ def test_rounding_keeps_every_point(
     for value, high, step in zip(row.values(), model.high, steps, strict=True):
         # Rounding down adds at most one for each step.
         assert abs(value) * high / step <= cpsat.SCALE + 2 * cpsat.STEPS
+    model.goal = {**terms, linear.CONSTANT: slack}  # at the point as much as the limit
+    goal, offset, unit = cpsat.scaled_goal(model, steps)
+    least = sum(value * whole_point[n] for n, value in goal.items()) / unit + offset
+    assert least <= limit + 1e-9 * max(abs(c) * high for c, _, high, _ in rows) + 1e-12
 
 
 def test_rounding_hardly_weakens_a_row() -> None:
