@@ -43,6 +43,7 @@ from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.interface.advisor import recommend
 from placer.market.catalog import Catalog
+from placer.problem.datasets import Dataset
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Kept, Requirements, Used
@@ -308,6 +309,29 @@ def test_what_must_stay_in_a_place_keeps_it_apart(machines: tuple[int, int], sta
     for name, n in zip(site_group.counts, machines, strict=True):
         site_group.model.low[name] = site_group.model.high[name] = n
     assert milp.engine(site_group.model, 10.0).status == status
+
+
+@pytest.mark.parametrize("steps", [1, 8])
+def test_a_hub_waits_for_the_place_with_most_data(steps: int) -> None:
+    """Of data that stays 3,000 samples are in aws/a and 1,000 in gcp/b: with a machine in each, the
+    least seconds of a round are what the model says, steps of aws/a included.
+    """
+    problem = two_places(
+        exchange="model-averaging", max_local_steps=steps, min_workers=2, datasets=_staying()
+    )
+    frame = next(frame for frame in split.frames(problem) if frame.local_steps == steps)
+    counts = {id(pool): 1 for pool in problem.pools}
+    part = frames.Part(frame=frame, low=2, high=2)
+    seconds = evaluate(certain(_placed(part, counts)), problem).step
+    assert seconds.calculation > seconds.communication
+    assert _least_goal(part, counts) == pytest.approx(seconds.total, rel=1e-6)
+
+
+def _staying() -> tuple[Dataset, ...]:
+    return tuple(
+        Dataset(place=place, samples=samples, may_move=False)
+        for place, samples in (("aws/a", 3000), ("gcp/b", 1000))
+    )
 
 
 def _goal(value: float, frame: Any) -> float:
