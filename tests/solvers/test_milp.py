@@ -327,6 +327,23 @@ def test_a_hub_waits_for_the_place_with_most_data(steps: int) -> None:
     assert _least_goal(part, counts) == pytest.approx(seconds.total, rel=1e-6)
 
 
+def test_data_that_may_reach_no_machine_has_no_program() -> None:
+    """What lies in a store of aws/a stays there, and the only machine is in gcp/b: no place is
+    left, and no speed for a step that its exchange overlaps.
+    """
+    kept = (Kept(kind="raw-data", area="a", places=("aws/a",)),)
+    problem = two_places(exchange="all-reduce", overlap=True, kept=kept, data_store="s")
+    book = problem.catalog
+    stores = (store_at(book.regions["aws/a"]),)
+    problem = replace(
+        problem,
+        catalog=replace(book, stores=stores, offers=book.offers[1:]),
+        profile=replace(problem.profile, bytes_per_sample=1000),
+    )
+    (frame,) = split.frames(problem)
+    assert (frame.places, goal_of(frame)) == ((), inf)
+
+
 def _staying() -> tuple[Dataset, ...]:
     return tuple(
         Dataset(place=place, samples=samples, may_move=False)
