@@ -139,7 +139,7 @@ def _everything(
     """Rent all machines of a case, with data that stays."""
     regions = REGIONS[group]
     data = tuple(
-        Dataset(place=p, samples=n * 10**6, may_move=False)
+        Dataset(place=p, samples=n, may_move=False)
         for p, n in zip(regions, SPLITS[split], strict=False)
     )
     steps = None if strategy == "all-reduce" else LOCAL_STEPS
