@@ -45,6 +45,7 @@ def test_a_clean_resume_is_bit_equal(tmp_path: Path, name: str) -> None:
     ran(tmp_path / "parts", told, steps=4, checkpoint_every=4)
     again = ran(tmp_path / "parts", told, steps=8, checkpoint_every=4, resume=True)
     assert {r["start"] for r in again if r["kind"] == "ready"} == {4}
+    assert {r["steps"] for r in again if r["kind"] == "end"} == {4}  # not the four before
     assert len(digests(again, 2)) == 1
     assert digests(again, 2) == digests(whole, 2)
 
