@@ -175,13 +175,14 @@ def diffusion_model(asked: Configuration) -> Workload:
     is missing, has no such class, or cannot make it; or if nobody says what the class takes.
     """
     name = str(asked.values[DIFFUSION])
+    said = name[:60]
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when it is imported
-    need = f"'{asked.file}' needs Hugging Face diffusers for {name[:60]}"
+    need = f"'{asked.file}' needs Hugging Face diffusers for {said}"
     diffusers = installed("diffusers", need, "hf")
     made = getattr(diffusers, name, None)
     if not (isinstance(made, type) and issubclass(made, diffusers.ModelMixin)):
         raise PlacerError(
-            f"diffusers {diffusers.__version__} has no model {name[:60]}", "correct _class_name"
+            f"diffusers {diffusers.__version__} has no model {said}", "correct _class_name"
         )
     level = diffusers.utils.logging.get_verbosity()
     diffusers.utils.logging.set_verbosity_error()
@@ -197,7 +198,7 @@ def diffusion_model(asked: Configuration) -> Workload:
     if name not in PROMPT:
         count = sum(p.numel() for p in module.parameters())
         raise PlacerError(
-            f"'{asked.file}': {name[:60]} of diffusers has {count:,} parameters, and inputs that "
+            f"'{asked.file}': {said} of diffusers has {count:,} parameters, and inputs that "
             "are not known",
             "profile package.module:function instead",
         )
