@@ -98,7 +98,8 @@ def _bounded(answer: Result, bound: float | None) -> Result:
 def _best(executed: list[Result], found: list[Result]) -> Result:
     """Return the best answer with what is proved of all."""
     objective = executed[0].objective
-    best = max(executed, key=lambda each: objective.sign * (each.value or 0.0))
+    value = objective.best([each.value for each in executed if each.value is not None])
+    best = next(each for each in executed if each.value == value)
     bounds = [each.bound for each in found if each.status is not Status.INFEASIBLE]
     stopped = [each.status for each in found if each.status.stopped]
     settled = all(each.status.settled for each in found)
