@@ -239,6 +239,8 @@ def test_intellect_lies_inside_its_intervals(reproduced: Reproduced) -> None:
         *[Verdict.UNDECIDED] * 3,  # the link of no pair is published
         *[Verdict.REPRODUCED] * 2,
     ]
+    judged = [float(claim.ours.split()[0]) for claim in claims[:3]]
+    assert judged == [round(row.ours, 1) for row in shares.values()]  # each by its own places
     node = next(row for row in compared if row.quantity == "calculation")
     # 43.3 % in 38 minutes: the slowest end has the smallest share.
     mean, low, high = (43.3 * 38 * 60 / certain(s) for s in (node.ours, node.high, node.low))
