@@ -13,7 +13,7 @@ from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.validation.calibration.calibrate import calibrate
-from placer.validation.calibration.run_log import run_log_row
+from placer.validation.calibration.run_log import round_seconds, run_log_row
 from placer.workload.constants import PUBLISHED
 from placer.workload.overlay import overlay_from
 
@@ -148,6 +148,7 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> Non
     path.write_text("\n".join(lines[:7]))
     with pytest.raises(PlacerError, match="1 rounds of all workers after the first"):
         run_log_row(path)
+    assert round_seconds([], 2) is None
     path.write_text("")
     with pytest.raises(PlacerError, match=r"is no placer\.run/v1"):
         run_log_row(path)
