@@ -31,6 +31,8 @@ from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem
 from placer.errors import PlacerError
 from placer.records import replace
+from placer.report.blocks import Facts
+from placer.report.contents import contents
 from placer.solving.solve import solve
 
 BOX = parse_boxes(["price=0.5..2", "rate=1..1", "bandwidth=1..1"])
@@ -67,6 +69,12 @@ def test_the_worst_world_has_the_own_price_doubled_and_the_rival_s_halved() -> N
         "price:gcp/b:T4:spot=x2",
     ]
     assert got.fragile
+    facts = contents(got.to_dict()).sections[0].blocks[0]
+    assert isinstance(facts, Facts)
+    assert [row[:2] for row in facts.rows[-2:]] == [
+        ("worst world", "loses 140 %"),
+        ("best there", "1 x T4 on-demand in aws/a"),
+    ]
 
 
 def test_each_world_agrees_with_plain_arithmetic() -> None:
