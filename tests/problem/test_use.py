@@ -154,6 +154,10 @@ def test_quota_file_with_a_scope(run: Run, tmp_path: Path) -> None:
     path.write_text("place,gpu,market,gpus\n*,*,*,16,together\n", encoding="utf-8")
     with pytest.raises(PlacerError, match="5 cells instead of 4"):
         read_quotas(path)
+    path.write_text('{"value": [{"currentValue": 0}]}', encoding="utf-8")  # as Azure says it
+    with pytest.raises(PlacerError, match="is JSON, not CSV") as refused:
+        read_quotas(path)
+    assert "placer capacity import azure-quotas --in REGION --from" in refused.value.hint
 
 
 def vcpus(most: int, place: str = "*", market: str = "*", machine: str = "*") -> Quota:
