@@ -334,7 +334,7 @@ async def job_part(request: Asked, name: str) -> Response[bytes]:
         return Response(part, media_type=JSON)
     if job.problem is not None:
         return problem_response(job.problem)
-    if job.state is State.CANCELLED and name == "document":
+    if job.state is State.CANCELLED and await desk.part(job.id, "document") is None:
         raise GateError("missing", "the job was cancelled before it had an answer")
     raise GateError("missing", f"the answer has no {name}")
 

@@ -115,7 +115,8 @@ def test_a_job_of_a_wrong_question_is_not_accepted(client: httpx2.Client) -> Non
 
 @pytest.mark.timeout(175)
 def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
-    """Killed while one job runs and three wait: all four are answered, or say that they are not.
+    """Killed while one job runs and three wait: all four are answered, or say that they are not. A
+    fifth, cancelled while it waits, has no answer of which a manifest might be.
 
     The second kill hits the job that runs again, which is then given up as interrupted.
     """
@@ -124,7 +125,13 @@ def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
         while client.get(f"/v1/jobs/{long}").json()["state"] != "running":
             time.sleep(0.02)
         bodies = [{"question": {**QUESTION, "budget": f"{n}/h"}} for n in (3, 4, 5)]
-        short = [client.post("/v1/jobs", json=body).json()["id"] for body in bodies]
+        *short, unwanted = [
+            client.post("/v1/jobs", json=body).json()["id"] for body in (*bodies, bodies[0])
+        ]
+        client.delete(f"/v1/jobs/{unwanted}")
+        job = finished(client, unwanted)
+        for part in (job["answer"], job["manifest"]):
+            assert "the job was cancelled before it had an answer" in client.get(part).text
         first.kill()
     with serving(tmp_path, "--workers", "1") as second, second.client() as client:
         end = time.monotonic() + 60
