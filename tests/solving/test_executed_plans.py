@@ -1,5 +1,7 @@
 """Answers keep to plans that an engine executes, unless wishes leave none."""
 
+from typing import Any
+
 import pytest
 
 from instances import island_problem, wishing
@@ -39,6 +41,17 @@ def test_local_steps_keep_to_engines_and_agree_with_enumeration() -> None:
             assert found.problem.compression == found.placement.exchange.compression
             changed += found.problem.compression != problem.compression
     assert changed
+
+
+@pytest.mark.parametrize(("objective", "best"), [("cost", min), ("throughput", max)])
+def test_the_answer_is_the_best_of_what_engines_execute(objective: str, best: Any) -> None:
+    """Torchft and placer execute plans of unequal value: the lower cost, the higher speed."""
+    problem = asked(109, objective=objective, **LOCAL)
+    values = [solve(question, "exact", PROOF).value for question in questions(problem)]
+    both = [value for value in values if value is not None]
+    assert len(both) == 2
+    assert min(both) < 0.9 * max(both)
+    assert solve(problem, "exact", PROOF).value == pytest.approx(best(both))
 
 
 def test_each_engine_has_a_question_with_its_compression_and_degrees() -> None:
