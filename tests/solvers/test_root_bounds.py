@@ -69,7 +69,7 @@ def beyond(target: Any, value: float, placement: Placement) -> None:
     target.best, target.best_value = placement, target.objective.ahead(value, -1e-6)
 
 
-@pytest.mark.parametrize("draw", [exchange_problem, island_problem])
+@pytest.mark.parametrize("draw", [exchange_problem, island_problem, loading_problem])
 @pytest.mark.parametrize(
     "strategy", ["model-averaging", "local-sgd", "all-reduce", "hierarchical-all-reduce"]
 )
