@@ -75,8 +75,10 @@ class RegionSearch:
             for (regions, hosts), margins in self._margins().items()
             for at in np.flatnonzero(margins >= 0).tolist()
         ]
+        # Only around a hub does the root of fewer regions bound more of them.
+        most = self.ranges.most_regions if self.transport == "region-hub" else 0
         fewer = {
-            hosts: FewerRegions(partial(self._region_tree, family), self.ranges.most_regions)
+            hosts: FewerRegions(partial(self._region_tree, family), most)
             for hosts, family in families.items()
         }
         yield from interleave(
@@ -92,9 +94,7 @@ class RegionSearch:
         self.target.tick()
         if workers not in self._open(regions, family):
             return iter(())
-        if self.transport == "region-hub":
-            return fewer.improvements(workers, regions)
-        return self._region_tree(family, workers, regions, regions).improvements()
+        return fewer.improvements(workers, regions)
 
     def _region_tree(self, family: Family, workers: int, regions: int, most: int) -> RegionTree:
         """Return the tree of so many workers over so many regions.
