@@ -56,12 +56,12 @@ def judge_of(market: Market, options: SolveOptions) -> Judge:
         gap=0.0,
         deadline=time.monotonic() + options.time_limit_s,
         on_better=options.on_better,
+        beat=options.beat,
     )
-    if options.start is not None:
-        target.offer(options.start)
     if options.beat is not None:
         target.demand(options.beat)
-        target.beat = options.beat
+    if options.start is not None:
+        target.offer(options.start)
     return Judge(market, target)
 
 
