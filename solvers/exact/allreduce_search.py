@@ -223,8 +223,8 @@ class ButterflySearch:
     ) -> Iterator[None]:
         """Search every place and number of workers, the most promising first."""
         margins = self.relaxation.margins_alone(places, alive, family)
-        at, known = np.array(places, dtype=np.intp), margins >= 0
-        open_, prices = still_open(self.relaxation, at, alive, family, known)
+        at = np.array(places, dtype=np.intp)
+        open_, prices = still_open(self.relaxation, at, alive, family, margins >= 0)
         scored: list[tuple[float, int, int, int]] = []
         near: list[tuple[Family, Prices]] = []
         there = [self.relaxation.parts_at(family, _alone(place)) for place in places]
