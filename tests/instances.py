@@ -1032,3 +1032,31 @@ def vcpu_problem(seed: int) -> Problem:
     return replace(
         problem, catalog=replace(problem.catalog, offers=tuple(offers)), requirements=wish
     )
+
+
+def like_problem(seed: int) -> Problem:
+    """Draw a market of some other kind whose workers have to be alike, with machines of several
+    networks, any objective, and local steps or several regions more often than there.
+    """
+    draw = random.Random(f"like {seed}")
+    bases = (random_problem, exchange_problem, joint_problem, carbon_problem, total_problem)
+    others = (used_problem, loading_problem, reading_problem, site_problem, ring_problem)
+    base = draw.choice((exchange_problem, *bases, *others))(seed)
+    offers = tuple(
+        replace(row, network_gbps=draw.choice((None, 0.5, 5.0, 50.0)))
+        for row in base.catalog.offers
+    )
+    base = replace(base, catalog=replace(base.catalog, offers=offers))
+    changed: dict[str, Any] = {"uniform": True, "transport": draw.choice(("nccl", "gloo"))}
+    if base.requirements.max_workers > 1:
+        changed |= draw.choice(({}, {"min_workers": 2}, {"min_regions": 2}))
+    if draw.random() < 0.6 and base.requirements.objective != "cost":
+        changed["min_samples_per_second"] = None
+    if draw.random() < 0.3:
+        changed |= {"min_local_steps": 1, "max_local_steps": 4, "overlap": False}
+    if draw.random() < 0.5:
+        changed["exchange"] = "auto"
+    if draw.random() < 0.3 and base.requirements.objective in ("throughput", "cost-per-sample"):
+        changed["objective"] = draw.choice(("throughput", "cost-per-sample"))
+    made = wishing(base, **changed)
+    return made if made.modes and made.uniform else wishing(base, uniform=True, transport="nccl")

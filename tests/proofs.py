@@ -9,6 +9,7 @@ from instances import (
     exchange_problem,
     island_problem,
     joint_problem,
+    like_problem,
     loading_problem,
     random_problem,
     reading_problem,
@@ -56,6 +57,7 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
     "site": site_problem,
     "server": server_problem,
     "ring": ring_problem,
+    "like": like_problem,
 }
 """Generators of `tests/instances.py` by their short names."""
 

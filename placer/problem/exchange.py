@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
@@ -103,8 +104,9 @@ class Strategy(Struct, frozen=True):
     phases: Callable[[Workers, float, Exchange], Phases]
 
 
-def pair_bytes(gradient_bytes: float, workers: int) -> float:
-    """Return the bytes that one ordered pair of workers carries in one step: 2 S / N.
+def pair_bytes(gradient_bytes: float, workers: Any) -> Any:
+    """Return the bytes that one ordered pair of workers carries in one step: 2 S / N; a number or
+    an array.
 
     Erben et al. (2024), artifact logs: a worker sends 2 (N - 1) / N x S within 1 %.
     """
@@ -128,8 +130,9 @@ def butterfly(workers: Workers, gradient_bytes: float, where: str = "") -> Phase
     )
 
 
-def edge_bytes(gradient_bytes: float, workers: int) -> float:
-    """Return the bytes that a worker of a ring passes to the next one in a step: 2 (N - 1) / N S.
+def edge_bytes(gradient_bytes: float, workers: Any) -> Any:
+    """Return the bytes that a worker of a ring passes to the next one in a step: 2 (N - 1) / N S; a
+    number or an array.
 
     Each vector has N parts; all but one of them pass an edge on their way to a sum, and all but one
     again on their way back (Patarasuk and Yuan, 2009).

@@ -25,6 +25,7 @@ from placer.market.network.link_model import Array
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
+from placer.problem.workers.pools import Pools
 from placer.records import replace
 from placer.workload.constants import RINGS
 
@@ -40,8 +41,10 @@ class LeastSteps:
     Mutable: exchanges are timed once for each class of averaging, for all numbers of workers.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, pools: Pools | None = None) -> None:
+        """Take the workers of a question, or some ``pools`` of it."""
         self.problem, self._apart = problem, problem.requirements.min_regions > 1
+        self._pools = pools
         self._known: dict[tuple[str, int, bool], list[list[float]]] = {}
         self._known_fastest: dict[str, tuple[float, float]] = {}
 
@@ -119,15 +122,25 @@ class LeastSteps:
         ]
 
     def exchange_s(
-        self, transport: str, host: str, workers: Any, machines: int = 1, *, apart: bool = False
+        self,
+        transport: str,
+        host: str,
+        workers: Any,
+        machines: int = 1,
+        *,
+        apart: bool = False,
+        between_s: Any = 0.0,
     ) -> Any:
         """Return the seconds of one exchange of a transport at least, of two workers or more: a
         number or an array.
+
+        between_s: Seconds that links between regions take at least: of a whole exchange among
+            workers, or of one gradient to a server.
         """
         problem, size = self.problem, self.problem.gradient_bytes
-        machine_bytes_per_s, link_bytes_per_s = self._fastest(host)
+        machine_bytes_per_s, link_bytes_per_s = self.fastest(host)
         if transport == "server":
-            moved_s = size / machine_bytes_per_s
+            moved_s = np.maximum(size / machine_bytes_per_s, between_s)
             return 2 * moved_s + server_sum_seconds(workers, summing_vcpus(None), problem)
         if transport in ("store", "regional-stores"):
             services, streams = problem.calibration.services, problem.requirements.streams
@@ -139,9 +152,10 @@ class LeastSteps:
         # In each of two phases the leader of each region sends at least half a gradient to others,
         # and in a ring over regions a worker of the smallest one does, by all its machines at best.
         leaders, tensors = transport == "leaders", problem.profile.tensors
-        sent_bytes_per_s = machine_bytes_per_s if leaders else self._fastest("")[0]
+        sent_bytes_per_s = machine_bytes_per_s if leaders else self.fastest("")[0]
         across_s = size / (machines * sent_bytes_per_s) if apart or leaders else 0.0
         together = 2 if leaders else workers
+        across_s = np.maximum(across_s, between_s)
         return across_s + class_seconds(host, size, together, tensors, problem.calibration)
 
     @cached_property
@@ -161,7 +175,7 @@ class LeastSteps:
             ways.append((traits(name).transport, overlap_window(exchange)))
         return tuple(ways)
 
-    def _fastest(self, host: str) -> tuple[float, float]:
+    def fastest(self, host: str) -> tuple[float, float]:
         """Return the bytes/s of the fastest machine, and of the fastest link from or to one, of the
         places with workers of a class of averaging; of all places where that is not known.
         """
@@ -180,7 +194,7 @@ class LeastSteps:
         """Places of the workers of each class of averaging, where workers are machines."""
         if self.problem.island_question is not None:
             return {}
-        pools = self.problem.pools
+        pools = self._pools or self.problem.pools
         (place_of, names), (host_of, _) = pools.places, pools.by_kind(lambda pool: pool.host)
         hosts = [*dict.fromkeys(pool.host for pool in pools.kinds)]
         cells = dict.fromkeys(zip(host_of.tolist(), place_of.tolist(), strict=True))

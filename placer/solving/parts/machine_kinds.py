@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.dollars import usd_per_million_samples
-from placer.cost_model.timing.least_steps import LeastSteps
+from placer.cost_model.timing.least_modes import LeastModes
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.market.network.link_model import Array
@@ -33,6 +33,7 @@ from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.parts.search import Ask, Part, PartSearch
 from placer.solving.result import Result
+from placer.units import SECONDS_PER_HOUR
 
 ANY_SHARE = 0.25
 """Share of the time for the first question."""
@@ -73,6 +74,8 @@ def _looked_at(
     # What is better with unlike machines is no news of an answer.
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
     if not options.certificate:
+        if options.beat is None and not search.may_improve:  # no kind keeps the limits
+            return replace(search.empty, status=Status.INFEASIBLE), True
         if options.beat is None:
             draft = ask(problem, replace(asked, proof="quick")) if search.draws_alike else None
             if draft is not None and draft.placement is not None:
@@ -110,30 +113,20 @@ class _Kind(Struct, frozen=True):
             float((pools.usd / speed).min()),
         )
 
-    def prices(
-        self, most: int, exchange_s: Callable[[str, int], float]
-    ) -> Iterator[tuple[str, int, Array]]:
-        """Yield how some worker takes part in exchanges, by class of averaging and machines of a
-        worker, the fastest first, with the least USD/h of up to ``most`` workers whose exchange
-        takes no longer.
+    def prices(self, most: int, exchange_s: Callable[[str], float]) -> Iterator[tuple[str, Array]]:
+        """Yield the classes of averaging, the fastest first, each with the least USD/h of up to
+        ``most`` workers of this class and those before.
         """
-        pools, ways = self.pools, [*dict.fromkeys(map(_way, self.pools.kinds))]
-        way_of, _ = pools.by_kind(_way)
+        pools, hosts = self.pools, [*dict.fromkeys(pool.host for pool in self.pools.kinds)]
+        host_of, _ = pools.by_kind(lambda pool: pool.host)
         order = np.argsort(pools.usd, kind="stable")
         counts = np.minimum(pools.figures(lambda pool: pool.max_count), most).astype(np.intp)
         every = np.repeat(order, counts[order])
-        seconds = [exchange_s(*way) for way in ways]
-        by_speed = sorted(range(len(ways)), key=seconds.__getitem__)
-        taken = np.full(len(ways), False)
-        for at, after in zip(by_speed, [*by_speed[1:], None], strict=True):
+        taken = np.full(len(hosts), False)
+        for at in sorted(range(len(hosts)), key=lambda at: exchange_s(hosts[at])):
             taken[at] = True
-            if after is None or seconds[after] > seconds[at]:
-                chosen = every[taken[way_of[every]]][:most]
-                yield *ways[at], pools.usd[chosen].cumsum()
-
-
-def _way(worker: Pool) -> tuple[str, int]:
-    return worker.host, worker.machines
+            chosen = every[taken[host_of[every]]][:most]
+            yield hosts[at], pools.usd[chosen].cumsum()
 
 
 KEPT_KINDS = 16
@@ -202,6 +195,10 @@ class _KindSearch(PartSearch):
                     continue
             self.push(part)
 
+    def worth(self, rank: float) -> bool:
+        """Tell whether a bound leaves anything: infinite where nothing keeps the limits."""
+        return rank < math.inf and super().worth(rank)
+
     @property
     def may_improve(self) -> bool:
         """Whether the bounds of some kind leave anything worth finding."""
@@ -253,36 +250,50 @@ class _KindSearch(PartSearch):
         return float(self._ranks(speed, usd, kind))
 
     def _closer_rank(self, kind: _Kind) -> float:
-        """Return the same from whole machines: so many of the cheapest that take part in exchanges
-        in some way or a faster one, with the shortest exchange of this way.
+        """Return the same from whole machines: so many of the cheapest whose average takes no
+        longer than that of some class, in the mode that is best for them.
         """
-        wish, least = self.problem.requirements, self._least_steps
-        batch, best, apart = self.problem.batch, math.inf, wish.min_regions > 1
-        most = math.inf if wish.budget_usd_per_hour is None else wish.budget_usd_per_hour
+        wish, batch, best = self.problem.requirements, self.problem.batch, math.inf
+        least = LeastModes(self.problem, kind.pools, self.exchanges)
         floor = (wish.floor_samples_per_second or 0.0) * self.multiplier
-        many = max(2, wish.max_workers)
-        # A worker of the last way, which none of those before has, slows the exchange of all.
-        for host, machines, prices in kind.prices(
-            wish.max_workers,
-            lambda host, machines: least.step_s(0.0, host, many, machines, apart=apart),
-        ):
-            workers = np.arange(wish.min_workers, len(prices) + 1)
-            usd = prices[wish.min_workers - 1 :]
-            workers, usd = (each[usd <= most * (1 + ROUNDING)] for each in (workers, usd))
-            speed = np.where(workers == 1, kind.alone, workers * kind.shared)
+        reached = kind.alone * (1 + ROUNDING) >= floor
+        for host, prices in kind.prices(wish.max_workers, least.averaging_s):
+            if reached and wish.min_workers == 1 and wish.min_regions <= 1:
+                best = min(best, float(self._ranks(kind.alone, prices[0], kind)))
+            workers = np.arange(max(2, wish.min_workers, wish.min_regions), len(prices) + 1)
+            workers = workers[prices[workers - 1] <= self._most_usd * (1 + ROUNDING)]
+            speed, usd = workers * kind.shared, prices[workers - 1]
             hoped = self._ranks(speed, usd, kind).min(initial=math.inf)
-            if not self.worth(hoped):  # without an exchange
-                best = min(best, hoped)
-                continue
-            step_s = least.steps_s(batch / speed, host, workers, machines, apart=apart)
-            reached = batch / step_s * (1 + ROUNDING) >= floor
-            ranks = self._ranks(batch / step_s, usd, kind)[reached]
-            best = min(best, ranks.min(initial=math.inf))
+            if self.worth(hoped) and len(workers):  # without an exchange
+                steps_s, sent_usd = least.of(batch / speed, host, workers)
+                ranks = self._sending_ranks(batch / steps_s, usd, sent_usd / batch, kind)
+                hoped = ranks.min(initial=math.inf)
+            best = min(best, hoped)
         return float(best)
 
-    def _ranks(self, speed: Any, usd: Any, kind: _Kind) -> Array:
+    def _sending_ranks(self, speed: Array, usd: Array, sent_usd: Array, kind: _Kind) -> Array:
+        """Return bounds, lowest is best, of machines that send for so many USD a sample."""
+        multipliers = np.array(self.multipliers)[:, None]
+        floor = (self.problem.requirements.floor_samples_per_second or 0.0) * multipliers
+        hourly = SECONDS_PER_HOUR * sent_usd
+        # Faster machines send more: no faster than what is left after their price pays for.
+        left = self._most_usd * (1 + ROUNDING) - usd
+        paid = np.divide(left, hourly, out=np.full(speed.shape, math.inf), where=hourly > 0)
+        speed = np.minimum(speed, paid)
+        usd = usd + hourly * (speed if self.objective.by_sample else floor)
+        able = (speed > 0) & (speed * (1 + ROUNDING) >= floor)
+        counted = np.broadcast_to(multipliers, able.shape)
+        return self._ranks(speed[able], usd[able], kind, counted[able])
+
+    @property
+    def _most_usd(self) -> float:
+        most = self.problem.requirements.budget_usd_per_hour
+        return math.inf if most is None else most
+
+    def _ranks(self, speed: Any, usd: Any, kind: _Kind, multiplier: Any = None) -> Array:
         """Return bounds, lowest is best, of machines of some samples/s and USD/h: one or arrays."""
-        speed, usd = speed * (1 + ROUNDING) / self.multiplier, usd * (1 - ROUNDING)
+        counted = self.multiplier if multiplier is None else multiplier
+        speed, usd = speed * (1 + ROUNDING) / counted, usd * (1 - ROUNDING)
         if self.objective.by_sample:
             each = self.objective.from_usd_per_million(usd_per_million_samples(usd, speed))
         else:
@@ -294,10 +305,6 @@ class _KindSearch(PartSearch):
     def _closer_ranks(self) -> dict[str, float]:
         """Closer bounds that are known, by device."""
         return {}
-
-    @cached_property
-    def _least_steps(self) -> LeastSteps:
-        return LeastSteps(self.problem)
 
     def _least_carbon(self, pools: Sequence[Pool]) -> float:
         """Return the g CO2e/h of a kind's machines that reach the floor at least, where they count:

@@ -15,7 +15,7 @@ from placer.cost_model.limits import evaluated
 from placer.cost_model.objective import Objective, objective_of
 from placer.documents.schemas.proofs import Method, ModeProof
 from placer.problem.admitted_exchanges import exchange_for
-from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.placement import NO_EXCHANGE, Exchange, Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
@@ -111,13 +111,20 @@ class PartSearch:
         return objective_of(self.problem.requirements)
 
     @cached_property
+    def exchanges(self) -> list[Exchange]:
+        """One exchange of each mode."""
+        modes = self.problem.modes
+        return [exchange_for(name, 1, self.problem, local_steps=steps) for name, steps in modes]
+
+    @cached_property
+    def multipliers(self) -> list[float]:
+        """Samples to target of the exchange of each mode."""
+        return [multiplier_of(exchange, self.problem).value for exchange in self.exchanges]
+
+    @cached_property
     def multiplier(self) -> float:
         """Least samples to target of any exchange."""
-        modes = [
-            multiplier_of(exchange_for(name, 1, self.problem, local_steps=h), self.problem).value
-            for name, h in self.problem.modes
-        ]
-        return min([*modes, batch_factor(self.problem)])
+        return min([*self.multipliers, batch_factor(self.problem)])
 
     @property
     def empty(self) -> Result:

@@ -1,0 +1,99 @@
+"""No placement of alike workers has shorter steps than each mode allows, nor sends for less."""
+
+import importlib
+import random
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+
+from instances import exchange_problem, wishing
+from placer.cost_model.estimate import evaluate, pool_of
+from placer.cost_model.limits import violations
+from placer.cost_model.timing.least_modes import LeastModes
+from placer.market.table import members
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.exchange import traits
+from placer.problem.problem import Problem
+from placer.problem.workers.pools import Pools
+from placer.records import replace
+from placer.units import SECONDS_PER_HOUR
+
+placements = importlib.import_module("placer.solvers.exhaustive").placements
+ROUNDING = 1e-9
+
+
+def drawn(seed: int) -> Problem:
+    """Machines of several networks, of one kind in a placement, over links of every speed."""
+    draw, base = random.Random(f"modes {seed}"), exchange_problem(seed)
+    offers = tuple(
+        replace(offer, network_gbps=draw.choice((0.5, 5.0, 50.0))) for offer in base.catalog.offers
+    )
+    local_steps = draw.choice((None, 4))
+    return wishing(
+        replace(base, catalog=replace(base.catalog, offers=offers)),
+        transport=draw.choice(("nccl", "gloo")),
+        exchange="auto",
+        aggregator=None,
+        overlap=draw.random() < 0.2,
+        min_local_steps=None if local_steps is None else 1,
+        max_local_steps=local_steps,
+        min_regions=1,
+        min_workers=2,
+        max_regions=4,
+        max_workers=draw.choice((3, 4)),
+        budget_usd_per_hour=None,
+        min_samples_per_second=None,
+        datasets=(),
+    )
+
+
+def kinds(problem: Problem) -> dict[str, Pools]:
+    """Divide the admitted workers by their device."""
+    pools = problem.pools
+    rows = members(*pools.by_kind(lambda pool: pool.offer.device))
+    return {own.kinds[0].offer.device: own for own in map(pools.at, rows)}
+
+
+def test_no_mode_is_faster_or_sends_for_less_than_the_bound() -> None:
+    """All placements of one kind in 240 markets: over one region by request, over several or any.
+    The worker whose average takes longest bounds the step, and of each transport some bounds are
+    reached within a tenth.
+    """
+    seen, near, paid = Counter[str](), Counter[str](), Counter[str]()
+    for seed in range(240):
+        regions = ({"max_regions": 1}, {"min_regions": 2}, {})[seed % 3]
+        problem = wishing(drawn(seed), **regions)
+        exchanges = [exchange_for(n, 1, problem, local_steps=h) for n, h in problem.modes]
+        least = {
+            device: LeastModes(problem, pools, exchanges)
+            for device, pools in kinds(problem).items()
+        }
+        for placement in islice(placements(problem), 400):
+            workers, used = placement.workers, placement.exchange
+            devices = {group.device for group in placement.groups}
+            if violations(placement, problem) or len(devices) > 1:
+                continue
+            outcome, own = evaluate(placement, problem), least[devices.pop()]
+            found_s = outcome.step.total / used.local_steps
+            sent_usd = outcome.usd.egress / SECONDS_PER_HOUR * found_s
+            pools = [pool_of(group, problem, workers) for group in placement.groups]
+            fastest = max(pool.shared.value for pool in own.pools.kinds)
+            slowest = max((pool.host for pool in pools), key=own.averaging_s)
+            part_s = problem.batch / workers / fastest
+            steps_s, usd = own.of(np.array([part_s]), slowest, np.array([workers]))
+            at = problem.modes.index((used.strategy, used.local_steps))
+            least_s, least_usd = float(steps_s[at, 0]), float(usd[at, 0])
+            assert least_s <= found_s * (1 + ROUNDING), (seed, placement)
+            assert least_usd <= sent_usd * (1 + ROUNDING), (seed, placement)
+            transport = f"{traits(used.strategy).transport}, {min(2, len(placement.places))}"
+            seen[transport] += 1
+            near[transport] += least_s > 0.9 * found_s > part_s
+            paid[transport] += least_usd > 0.9 * sent_usd > 0
+    assert min(seen.values()) >= 30
+    near.pop("regional-stores, 2")  # its workers are at several hubs, which count as free
+    assert len(near) == 9
+    assert min(near.values()) >= 2
+    assert {name for name, count in paid.items() if count > 1} == {
+        f"{name}, 2" for name in ("butterfly", "leaders", "region-hub", "region-gossip", "server")
+    }
