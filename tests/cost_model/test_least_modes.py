@@ -11,6 +11,7 @@ from instances import exchange_problem, wishing
 from placer.cost_model.estimate import evaluate, pool_of
 from placer.cost_model.limits import violations
 from placer.cost_model.timing.least_modes import LeastModes
+from placer.cost_model.timing.least_steps import LeastSteps
 from placer.market.table import members
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
@@ -65,9 +66,9 @@ def test_no_mode_is_faster_or_sends_for_less_than_the_bound() -> None:
         regions = ({"max_regions": 1}, {"min_regions": 2}, {})[seed % 3]
         problem = wishing(drawn(seed), **regions)
         exchanges = [exchange_for(n, 1, problem, local_steps=h) for n, h in problem.modes]
+        steps = LeastSteps(problem)
         least = {
-            device: LeastModes(problem, pools, exchanges)
-            for device, pools in kinds(problem).items()
+            device: LeastModes(steps, pools, exchanges) for device, pools in kinds(problem).items()
         }
         for placement in islice(placements(problem), 400):
             workers, used = placement.workers, placement.exchange
@@ -79,7 +80,8 @@ def test_no_mode_is_faster_or_sends_for_less_than_the_bound() -> None:
             sent_usd = outcome.usd.egress / SECONDS_PER_HOUR * found_s
             pools = [pool_of(group, problem, workers) for group in placement.groups]
             fastest = max(pool.shared.value for pool in own.pools.kinds)
-            slowest = max((pool.host for pool in pools), key=own.averaging_s)
+            hosts = {pool.host: steps.exchange_s("butterfly", pool.host, 2) for pool in pools}
+            slowest = max(hosts, key=hosts.__getitem__)
             part_s = problem.batch / workers / fastest
             steps_s, usd = own.of(np.array([part_s]), slowest, np.array([workers]))
             at = problem.modes.index((used.strategy, used.local_steps))

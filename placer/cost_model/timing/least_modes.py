@@ -14,10 +14,13 @@ from placer.cost_model.timing.site_groups import hidden_seconds, overlap_window
 from placer.cost_model.timing.transfers import class_seconds, share_seconds
 from placer.market.network.link_model import Array
 from placer.problem.exchange import edge_bytes, pair_bytes, ring_messages, traits
+from placer.problem.kept_answers import Recent
 from placer.problem.placement import Exchange
-from placer.problem.problem import Problem
 from placer.problem.workers.pools import Pools
 from placer.workload.constants import RINGS
+
+KEPT = 64
+"""Sets of places that a network keeps what lies between."""
 
 
 class Between(Struct, frozen=True, kw_only=True):
@@ -49,12 +52,13 @@ class LeastModes:
     """Bounds from below on a step of some alike workers, whatever places they are at. What services
     of other places take, and what is sent to these, counts as free.
 
-    ``exchanges``: one for each mode of the question.
+    ``steps``: bounds of all workers of the question. ``exchanges``: one for each mode of it.
     """
 
-    def __init__(self, problem: Problem, pools: Pools, exchanges: Sequence[Exchange]) -> None:
-        self.problem, self.pools, self.exchanges = problem, pools, exchanges
-        self.steps, self._size = LeastSteps(problem, pools), problem.gradient_bytes
+    def __init__(self, steps: LeastSteps, pools: Pools, exchanges: Sequence[Exchange]) -> None:
+        self.steps, self.pools, self.exchanges = steps, pools, exchanges
+        problem = self.problem = steps.problem
+        self._size = problem.gradient_bytes
         self._most_regions = min(len(pools.places[1]), problem.requirements.max_regions)
 
     def of(self, part_s: Array, host: str, workers: Array) -> tuple[Array, Array]:
@@ -79,10 +83,9 @@ class LeastModes:
                 usd[row, able] = self._sent_usd(exchange, some) / exchange.local_steps
         return seconds, usd
 
-    def averaging_s(self, host: str) -> float:
-        """Return the seconds of an average of two workers of a class."""
-        seconds: float = self.steps.exchange_s("butterfly", host, 2)
-        return seconds
+    @cached_property
+    def _most_regions(self) -> int:
+        return min(len(self.pools.places[1]), self.problem.requirements.max_regions)
 
     @cached_property
     def _capacity(self) -> Array:
@@ -99,6 +102,11 @@ class LeastModes:
     @cached_property
     def _between(self) -> Between:
         """What lies between the places of the workers, of which there are two at least."""
+        streams, places = self.problem.requirements.streams, self.pools.places[1]
+        known: Recent[Between] = self.problem.network.memo.setdefault("between", Recent(KEPT))
+        return known.get((streams, self._most_machines, places), self._found_between)
+
+    def _found_between(self) -> Between:
         network, places = self.problem.network, self.pools.places[1]
         speeds = network.speeds(places, self.problem.requirements.streams)
         rtts_s, prices = network.rtts_s(places), network.prices(places)
@@ -147,8 +155,7 @@ class LeastModes:
             carried = (edge_bytes if exchange.in_ring else pair_bytes)(size, some.workers)
             messages = ring_messages(size, exchange) if exchange.in_ring else 0
             links_s = factor * carried / between.out_bytes_per_s[regions - 1]
-            load_s = size / self._most_machines / self.steps.fastest("")[0]
-            return np.maximum(links_s + messages * regions * between.rtt_s, load_s)
+            return links_s + messages * regions * between.rtt_s
         if transport == "leaders":
             every = np.arange(2, self._most_regions + 1)
             # The slowest of the links from one region to all others carries its pair of leaders.

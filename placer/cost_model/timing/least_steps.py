@@ -25,7 +25,6 @@ from placer.market.network.link_model import Array
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
-from placer.problem.workers.pools import Pools
 from placer.records import replace
 from placer.workload.constants import RINGS
 
@@ -41,10 +40,8 @@ class LeastSteps:
     Mutable: exchanges are timed once for each class of averaging, for all numbers of workers.
     """
 
-    def __init__(self, problem: Problem, pools: Pools | None = None) -> None:
-        """Take the workers of a question, or some ``pools`` of it."""
+    def __init__(self, problem: Problem) -> None:
         self.problem, self._apart = problem, problem.requirements.min_regions > 1
-        self._pools = pools
         self._known: dict[tuple[str, int, bool], list[list[float]]] = {}
         self._known_fastest: dict[str, tuple[float, float]] = {}
 
@@ -194,7 +191,7 @@ class LeastSteps:
         """Places of the workers of each class of averaging, where workers are machines."""
         if self.problem.island_question is not None:
             return {}
-        pools = self._pools or self.problem.pools
+        pools = self.problem.pools
         (place_of, names), (host_of, _) = pools.places, pools.by_kind(lambda pool: pool.host)
         hosts = [*dict.fromkeys(pool.host for pool in pools.kinds)]
         cells = dict.fromkeys(zip(host_of.tolist(), place_of.tolist(), strict=True))

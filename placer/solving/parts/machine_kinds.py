@@ -8,7 +8,7 @@ to be alike. A bound by price and speed alone tells which kinds are worth asking
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from placer.cost_model.dollars import usd_per_million_samples
 from placer.cost_model.timing.least_modes import LeastModes
+from placer.cost_model.timing.least_steps import LeastSteps
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.market.network.link_model import Array
@@ -74,8 +75,8 @@ def _looked_at(
     # What is better with unlike machines is no news of an answer.
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
     if not options.certificate:
-        if options.beat is None and not search.may_improve:  # no kind keeps the limits
-            return replace(search.empty, status=Status.INFEASIBLE), True
+        if options.beat is None and search.limited and not search.may_improve:
+            return search.empty, True  # no kind keeps the limits
         if options.beat is None:
             draft = ask(problem, replace(asked, proof="quick")) if search.draws_alike else None
             if draft is not None and draft.placement is not None:
@@ -113,7 +114,7 @@ class _Kind(Struct, frozen=True):
             float((pools.usd / speed).min()),
         )
 
-    def prices(self, most: int, exchange_s: Callable[[str], float]) -> Iterator[tuple[str, Array]]:
+    def prices(self, most: int, least: LeastSteps) -> Iterator[tuple[str, Array]]:
         """Yield the classes of averaging, the fastest first, each with the least USD/h of up to
         ``most`` workers of this class and those before.
         """
@@ -123,7 +124,8 @@ class _Kind(Struct, frozen=True):
         counts = np.minimum(pools.figures(lambda pool: pool.max_count), most).astype(np.intp)
         every = np.repeat(order, counts[order])
         taken = np.full(len(hosts), False)
-        for at in sorted(range(len(hosts)), key=lambda at: exchange_s(hosts[at])):
+        seconds = [least.exchange_s("butterfly", host, 2) for host in hosts] if hosts[1:] else [0.0]
+        for at in sorted(range(len(hosts)), key=seconds.__getitem__):
             taken[at] = True
             chosen = every[taken[host_of[every]]][:most]
             yield hosts[at], pools.usd[chosen].cumsum()
@@ -195,6 +197,12 @@ class _KindSearch(PartSearch):
                     continue
             self.push(part)
 
+    @property
+    def limited(self) -> bool:
+        """Whether there may be nothing that keeps the limits, while machines can be paid."""
+        wish = self.problem.requirements
+        return wish.min_regions > 1 or wish.floor_samples_per_second is not None
+
     def worth(self, rank: float) -> bool:
         """Tell whether a bound leaves anything: infinite where nothing keeps the limits."""
         return rank < math.inf and super().worth(rank)
@@ -245,7 +253,7 @@ class _KindSearch(PartSearch):
         speed, usd = wish.max_workers * max(kind.alone, kind.shared), kind.usd
         if wish.budget_usd_per_hour is not None and usd > 0:
             speed = min(speed, wish.budget_usd_per_hour / usd)
-        floor = (wish.floor_samples_per_second or 0.0) * self.multiplier
+        floor = self._floor * self.multiplier
         usd *= speed if self.objective.by_sample else floor
         return float(self._ranks(speed, usd, kind))
 
@@ -254,36 +262,46 @@ class _KindSearch(PartSearch):
         longer than that of some class, in the mode that is best for them.
         """
         wish, batch, best = self.problem.requirements, self.problem.batch, math.inf
-        least = LeastModes(self.problem, kind.pools, self.exchanges)
-        floor = (wish.floor_samples_per_second or 0.0) * self.multiplier
-        reached = kind.alone * (1 + ROUNDING) >= floor
-        for host, prices in kind.prices(wish.max_workers, least.averaging_s):
-            if reached and wish.min_workers == 1 and wish.min_regions <= 1:
+        many, floor = max(2, wish.min_workers, wish.min_regions), self._floor * self.multiplier
+        alone = wish.min_workers == 1 and wish.min_regions <= 1
+        alone = alone and kind.alone * (1 + ROUNDING) >= floor
+        least = LeastModes(self._least_steps, kind.pools, self.exchanges)
+        for host, every in kind.prices(wish.max_workers, self._least_steps):
+            prices = every[every <= self._most_usd * (1 + ROUNDING)]
+            if alone and len(prices):
                 best = min(best, float(self._ranks(kind.alone, prices[0], kind)))
-            workers = np.arange(max(2, wish.min_workers, wish.min_regions), len(prices) + 1)
-            workers = workers[prices[workers - 1] <= self._most_usd * (1 + ROUNDING)]
-            speed, usd = workers * kind.shared, prices[workers - 1]
-            hoped = self._ranks(speed, usd, kind).min(initial=math.inf)
-            if self.worth(hoped) and len(workers):  # without an exchange
-                steps_s, sent_usd = least.of(batch / speed, host, workers)
-                ranks = self._sending_ranks(batch / steps_s, usd, sent_usd / batch, kind)
+            workers, usd = np.arange(many, len(prices) + 1), prices[many - 1 :]
+            part_s = batch / (workers * kind.shared)
+            hoped = self._ranks(batch / part_s, usd, kind).min(initial=math.inf)
+            if self.worth(hoped):  # without an exchange, and then in one region
+                steps_s = self._least_steps.steps_s(part_s, host, workers, 1)
+                reached = batch / steps_s * (1 + ROUNDING) >= floor
+                ranks = self._ranks(batch / steps_s, usd, kind)[reached]
+                hoped = ranks.min(initial=math.inf)
+            if self.worth(hoped):
+                ranks = self._sending_ranks(*least.of(part_s, host, workers), usd, kind)
                 hoped = ranks.min(initial=math.inf)
             best = min(best, hoped)
         return float(best)
 
-    def _sending_ranks(self, speed: Array, usd: Array, sent_usd: Array, kind: _Kind) -> Array:
-        """Return bounds, lowest is best, of machines that send for so many USD a sample."""
+    def _sending_ranks(self, steps_s: Array, sent_usd: Array, usd: Array, kind: _Kind) -> Array:
+        """Return bounds, lowest is best, of machines whose steps take so long and send for so many
+        USD in each mode.
+        """
         multipliers = np.array(self.multipliers)[:, None]
-        floor = (self.problem.requirements.floor_samples_per_second or 0.0) * multipliers
-        hourly = SECONDS_PER_HOUR * sent_usd
+        floor, hourly = self._floor * multipliers, SECONDS_PER_HOUR * sent_usd / self.problem.batch
         # Faster machines send more: no faster than what is left after their price pays for.
         left = self._most_usd * (1 + ROUNDING) - usd
-        paid = np.divide(left, hourly, out=np.full(speed.shape, math.inf), where=hourly > 0)
-        speed = np.minimum(speed, paid)
+        paid = np.divide(left, hourly, out=np.full(hourly.shape, math.inf), where=hourly > 0)
+        speed = np.minimum(self.problem.batch / steps_s, paid)
         usd = usd + hourly * (speed if self.objective.by_sample else floor)
         able = (speed > 0) & (speed * (1 + ROUNDING) >= floor)
         counted = np.broadcast_to(multipliers, able.shape)
         return self._ranks(speed[able], usd[able], kind, counted[able])
+
+    @property
+    def _floor(self) -> float:
+        return self.problem.requirements.floor_samples_per_second or 0.0
 
     @property
     def _most_usd(self) -> float:
@@ -306,12 +324,15 @@ class _KindSearch(PartSearch):
         """Closer bounds that are known, by device."""
         return {}
 
+    @cached_property
+    def _least_steps(self) -> LeastSteps:
+        return LeastSteps(self.problem)
+
     def _least_carbon(self, pools: Sequence[Pool]) -> float:
         """Return the g CO2e/h of a kind's machines that reach the floor at least, where they count:
         those of a sample are paid for as many samples as count.
         """
-        floor = self.problem.requirements.floor_samples_per_second or 0.0
-        if self.objective.name != "carbon" or not floor:
+        if self.objective.name != "carbon" or not self._floor:
             return 0.0
         grams = [offer_carbon(pool.offer, self.problem.catalog) for pool in pools]
         each = min(
@@ -319,4 +340,4 @@ class _KindSearch(PartSearch):
             for one, pool in zip(grams, pools, strict=True)
             if one is not None
         )
-        return each * floor * self.multiplier * (1 - ROUNDING)
+        return each * self._floor * self.multiplier * (1 - ROUNDING)
