@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
-from placer.launch.export.export_plan import IMAGE, ExportPlan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import (
     EFA_DEVICES,
     SECRETS,
@@ -17,19 +17,8 @@ from placer.launch.export.texts.environment import (
     holder,
     parts,
 )
-from placer.launch.export.texts.files import comments, heading, script, shown, yaml_text
-from placer.launch.export.texts.readme import (
-    KINDS,
-    WHEEL,
-    Section,
-    gone_sections,
-    meeting_program,
-    meeting_words,
-    meets_words,
-    plain,
-    readme,
-    wish_words,
-)
+from placer.launch.export.texts.files import comments, filled, heading, script, shown, yaml_text
+from placer.launch.export.texts.readme import KINDS, meeting_program, plain, readme
 from placer.launch.export.texts.start import WISHES, Site, start_lines
 
 NODE = 'PLACER_NODE="${JOB_COMPLETION_INDEX:-0}"'
@@ -105,17 +94,6 @@ def name_beside(plan: ExportPlan, what: str) -> str:
 def kubectl(plan: ExportPlan, place: str) -> str:
     """Return the command that reaches the cluster of a place."""
     return f"kubectl --context CLUSTER{places(plan).index(place)}"
-
-
-def _clusters_meet_words(plan: ExportPlan) -> list[str]:
-    if not several_clusters_meet(plan):
-        return []
-    return [
-        f"WHERE is {KINDS}:",
-        *meets_words(),
-        "Pods of each cluster must reach WHERE, and those of other clusters by their address on "
-        "INTERFACE: eth0 where a mesh of clusters joins pod networks (Cilium, Submariner).",
-    ]
 
 
 def _addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> dict[str, str]:
@@ -200,50 +178,31 @@ def exported(plan: ExportPlan, target: str, needs: str, objects: Objects) -> dic
 
 
 def _readme(plan: ExportPlan, target: str, needs: str, objects: Objects) -> str:
-    clusters = [kubectl(plan, place) for place in places(plan)]
-    words = [
-        needs,
-        *image_words(plan),
-        "Clusters:",
-        *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
-    ]
-    if len(clusters) > 1 or plan.manifest.buckets:
-        words += ["", *meeting_words(plan, _clusters_meet_words(plan))]
-    made = _made(plan)
+    clusters, made = [kubectl(plan, place) for place in places(plan)], _made(plan)
     starts = [f"{c} create {name} {of}" for name, of in made.items() for c in clusters]
     starts += [f"{kubectl(plan, place)} apply -f {name}" for name, (place, _) in objects.items()]
-    watch, end = [], []
+    watches, ends = [], []
     for place, built in objects.values():
         cluster, job = kubectl(plan, place), built["metadata"]["name"]
         label = f"jobset.sigs.k8s.io/jobset-name={job}"
-        watch += [f"{cluster} get {target} {job}", f"{cluster} logs -f -l {label} --prefix"]
-        end.append(f"{cluster} delete {target} {job}")
-    end += [f"{c} delete {name.replace(' generic', '')}" for name in made for c in clusters]
-    sections: list[Section] = [
-        ("Launch", words, starts),
-        ("Watch", [], watch),
-        ("Tear down", [], end),
-        *_runtime_sections(plan),
-    ]
-    return readme(plan, target, sections)
-
-
-def image_words(plan: ExportPlan) -> list[str]:
-    """Say what the image must hold, and what it is now."""
-    if not plan.uses_runtime:
-        return [
-            "PyTorch and the training script (`--image`, `--train`); the image here is "
-            f"`{plan.image}`."
-        ]
-    return [
-        f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, "
-        f"`--train`); the image here is `{plan.image}`.",
-        f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install "
-        f"./{WHEEL}`, built in a",
-        "folder with the module and a wheel of placer, made from its source: `pip wheel "
-        "--no-deps --wheel-dir FOLDER .` (the project that",
-        "is called placer on PyPI is another one).",
-    ]
+        watches += [f"{cluster} get {target} {job}", f"{cluster} logs -f -l {label} --prefix"]
+        ends.append(f"{cluster} delete {target} {job}")
+    ends += [f"{c} delete {name.replace(' generic', '')}" for name in made for c in clusters]
+    meets = several_clusters_meet(plan)
+    return readme(
+        plan,
+        target,
+        "kubernetes.md",
+        needs=needs,
+        clusters=[f"* CLUSTER{n}: {plain(place)}" for n, place in enumerate(places(plan))],
+        says_meeting=len(clusters) > 1 or plan.manifest.buckets,
+        found=filled("clusters-meet.md", {"kinds": KINDS}) if meets else (),
+        arguments=False,
+        starts=starts,
+        watches=watches,
+        ends=ends,
+        again="by the cluster, or by applying the files",
+    )
 
 
 def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
@@ -276,13 +235,3 @@ def nodes(part: Part) -> dict[str, Any]:
     spot = SPOT_LABELS.get(provider, {}) if on_spot else {}
     tolerated = [AZURE_SPOT_TAINT] if provider == "azure" and on_spot else []
     return {"nodeSelector": {**labels, **spot}, "tolerations": tolerated}
-
-
-def _runtime_sections(plan: ExportPlan) -> list[Section]:
-    options = [
-        *wish_words(arguments=False),
-        "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or `auto`) "
-        "and `PLACER_OUT` too.",
-    ]
-    after = gone_sections(plan, "by the cluster, or by applying the files")
-    return [("Options", options, []), *after] if after else []

@@ -21,16 +21,8 @@ from placer.launch.export.resources.stacks import (
     worker_policy,
 )
 from placer.launch.export.targets.torchrun import group_scripts
-from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.files import comments, heading, yaml_text
-from placer.launch.export.texts.readme import (
-    Section,
-    copy_words,
-    needs_words,
-    readme,
-    start_commands,
-    wish_words,
-)
+from placer.launch.export.texts.readme import readme
 from placer.launch.serverless.functions import CloudFunction, functions_of, region_of
 
 LAYER = {
@@ -112,33 +104,12 @@ def _readme(plan: ExportPlan) -> str:
     manifest, built = plan.manifest, stacks(plan)
     asked, aggregator = memory_gib(plan), manifest.aggregator
     assert aggregator is not None
-    words = [
-        "Run with AWS's command line, in an account that may make buckets, functions and roles. "
-        "ARN is a layer with NumPy in the",
-        "region, which costs nothing, such as "
-        "arn:aws:lambda:REGION:336392948345:layer:AWSSDKPandas-Python312:VERSION (Arm: "
-        "AWSSDKPandas-Python312-Arm64).",
-        "Attach the policy that a stack puts out as WorkerPolicy to the role of the machines.",
-        "`placer run` without `--local` uses these functions. A loop of your own calls "
-        "`placer.launch.serverless.protocol`, which says",
-        "what workers put and get, and is the code of the functions.",
-    ]
-    if asked > (aggregator.memory_gib or 0.0):
-        words.append(
-            f"The function gets {asked:.2f} GiB; the plan was priced with "
-            f"{aggregator.memory_gib or 0.0:g} GiB."
-        )
-    if "function" in built:
-        words.append(
-            "The bucket lies in another region than the function, so S3 cannot call it: who "
-            "uploads calls it."
-        )
+    priced = aggregator.memory_gib or 0.0
     run = f"{object_name(manifest.name, 0)}-{run_digest(json.loads(plan.text))}"
     names = {name: f"{run}-{name}" for name in built}
-    order = (
-        [*(n for n in built if n != "exchange"), "exchange"] if "function" in built else list(built)
-    )
-    deploy = [
+    apart = "function" in built
+    order = [*(n for n in built if n != "exchange"), "exchange"] if apart else list(built)
+    deploys = [
         f"aws cloudformation deploy --region {built[n][0]} --stack-name {names[n]} "
         f"--template-file {n}.yaml --capabilities CAPABILITY_IAM"
         + (" --parameter-overrides NumpyLayer=ARN" if "Parameters" in built[n][1] else "")
@@ -158,19 +129,14 @@ def _readme(plan: ExportPlan) -> str:
         f"aws cloudformation delete-stack --region {region} --stack-name {names[n]}"
         for n, (region, _) in built.items()
     ]
-    sections: list[Section] = [("Launch", words, deploy), ("Watch", [], tails)]
-    if plan.uses_runtime:
-        sections.insert(1, ("Start", *_start(plan)))
-    return readme(plan, "cloudformation", [*sections, ("Tear down", [], [*empty, *down])])
-
-
-def _start(plan: ExportPlan) -> tuple[list[str], list[str]]:
-    words = [
-        *needs_words(plan),
-        "",
-        *copy_words(plan),
-        "Copy the folder to every machine, then, on each, start the script of its group.",
-        *wish_words(arguments=True),
-    ]
-    address = [f"export {plan.manifest.rendezvous.address_variable}=ADDRESS    # of rank 0"]
-    return words, [*address, *start_commands(plan, list(machines(plan)))]
+    return readme(
+        plan,
+        "cloudformation",
+        more_gib=f"{asked:.2f}" if asked > priced else "",
+        priced_gib=f"{priced:g}",
+        apart=apart,
+        arguments=True,
+        deploys=deploys,
+        tails=tails,
+        ends=[*empty, *down],
+    )

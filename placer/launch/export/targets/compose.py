@@ -8,17 +8,10 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.pods import escaped, image_words
+from placer.launch.export.resources.pods import escaped
 from placer.launch.export.texts.environment import machines, spans_places
 from placer.launch.export.texts.files import comments, heading, script, yaml_text
-from placer.launch.export.texts.readme import (
-    Section,
-    out_folder,
-    plain,
-    readme,
-    shared_log_section,
-    watch_words,
-)
+from placer.launch.export.texts.readme import plain, readme
 from placer.launch.export.texts.start import ONLY_NODE, STEPS, Site, start_lines
 from placer.launch.mesh import mesh_of
 
@@ -44,9 +37,10 @@ def files(plan: ExportPlan) -> dict[str, str]:
             f"{count} containers are too many for one machine",
             f"compose takes up to {MOST} workers",
         )
+    store = plain(plan.manifest.buckets[0].place) if plan.manifest.buckets else ""
     return {
         FILE: yaml_text([document(plan)], comments(heading(plan, "compose"))),
-        "README.md": _readme(plan),
+        "README.md": readme(plan, "compose", store_place=store),
     }
 
 
@@ -85,7 +79,7 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
     store = STORE if plan.manifest.buckets else {}
     last = "-$PLACER_LAST_RANK" if "PLACER_LAST_RANK" in environment else ""
     options = "--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else "")
-    site = Site(rank=f'"$PLACER_RANK{last}"', options=options)
+    site = Site(rank=f'"$PLACER_RANK{last}" {options}')
     text = script(heading(plan, "compose"), environment, start_lines(plan, ONLY_NODE, site))
     return {
         "image": plan.image,
@@ -105,47 +99,3 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
         },
         **({"depends_on": ["store"]} if store else {}),
     }
-
-
-def _readme(plan: ExportPlan) -> str:
-    runs, stores = plan.uses_runtime, plan.manifest.buckets
-    words = [
-        "All workers run on this machine, with one process each and links as fast as the machine: "
-        "speeds are not those of the plan."
-    ]
-    if runs:
-        words = [
-            f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers "
-            "see as `/work`, and an image that holds",
-            *image_words(plan),
-            *words,
-            "`PLACER_STEPS=1000` before the command asks for more steps than 20.",
-        ]
-    else:
-        words.insert(
-            0,
-            "Needs Docker Compose 2. Put the training script into this folder: containers see it "
-            f"as `/work/{plan.train}`.",
-        )
-    if stores and runs:
-        words += [
-            "The object store is moto, which forgets all when it ends; the service `aggregator` "
-            "plays the functions, which are the last ranks. The image needs boto3 as well."
-        ]
-    elif stores:
-        words += [
-            "The object store is moto; the service `aggregator` runs the training script with "
-            f"`PLACER_ROLE=aggregator`, in place of the function in {plain(stores[0].place)}."
-        ]
-    again = [
-        "`PLACER_RESUME=1` before the command goes on from the newest step in "
-        f"`{out_folder(plan)}/checkpoints`, which all share."
-    ]
-    after: list[Section] = [shared_log_section(plan), ("Resume", again, [])]
-    sections: list[Section] = [
-        ("Launch", words, ["docker compose up --abort-on-container-failure"]),
-        ("Watch", watch_words() if runs else [], ["docker compose ps", "docker compose logs -f"]),
-        ("Tear down", [], ["docker compose down --volumes"]),
-        *(after if runs else []),
-    ]
-    return readme(plan, "compose", sections)

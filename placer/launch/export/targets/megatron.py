@@ -9,8 +9,8 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.targets.torchrun import Trainer, check_trainable, inner_of, trainer_files
-from placer.launch.export.texts.environment import architecture_of, job_steps
-from placer.launch.export.texts.files import comments, heading, yaml_text
+from placer.launch.export.texts.environment import architecture_of
+from placer.launch.export.texts.files import comments, filled, heading, yaml_text
 from placer.workload.island.divisions import piece_layers
 from placer.workload.island.transports import MIB, bucket_mib
 from placer.workload.profile import fp32_bytes
@@ -26,34 +26,6 @@ TRAINER = Trainer(
         "fp8": "bf16_with_fp8_current_scaling_mixed",
     },
 )
-RECIPE = '''\
-"""Trains a recipe of Megatron-Bridge with the settings beside this file, and those that follow."""
-
-import importlib
-import os
-import sys
-from pathlib import Path
-
-from megatron.bridge.training.gpt_step import forward_step
-from megatron.bridge.training.pretrain import pretrain
-from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides
-
-module, _, function = os.environ["PLACER_TRAIN"].partition(":")
-config = process_config_with_overrides(
-    getattr(importlib.import_module(module), function)(),
-    config_filepath=str(Path(__file__).with_name("megatron.yaml")),
-    cli_overrides=sys.argv[1:] or None,
-)
-pretrain(config, forward_step)
-'''
-CHECKPOINTS = [
-    'if [ -n "${PLACER_CHECKPOINTS:-}" ]; then',
-    '  set -- checkpoint.save="$PLACER_CHECKPOINTS" checkpoint.load="$PLACER_CHECKPOINTS" "$@"',
-    "fi",
-]
-START = ['set -- "$(dirname -- "${BASH_SOURCE[0]}")/recipe.py" \\']
-STEPS = ['  train.train_iters="$PLACER_STEPS" \\']
-END = ['  "$@"']
 RECOMPUTED = {
     "none": (None, None, None),
     "selective": ("selective", None, None),
@@ -70,12 +42,11 @@ def files(plan: ExportPlan) -> dict[str, str]:
             "Megatron's ranks all work by one plan, and the groups have several",
             "plan with machines of one kind, or use --to torchrun",
         )
-    start = [*CHECKPOINTS, *START, *([] if job_steps(plan.manifest) is None else STEPS), *END]
     lines = comments(heading(plan, "megatron"))
     return {
-        **trainer_files(plan, "megatron", start, _words(plan)),
+        **trainer_files(plan, "megatron"),
         SETTINGS: yaml_text([settings(plan)], lines),
-        PROGRAM: lines + RECIPE,
+        PROGRAM: lines + "\n".join(filled("recipe.txt", {})) + "\n",
     }
 
 
@@ -135,13 +106,3 @@ def _layout(plan: ExportPlan) -> str:
     inner = inner_of(plan.manifest.groups[0])
     pieces = piece_layers(architecture_of(plan.manifest), inner)
     return f"E{'|'.join('t' * layers for layers in pieces)}L"
-
-
-def _words(plan: ExportPlan) -> list[str]:
-    return [
-        "Needs Megatron-Bridge 0.3 on every machine, such as NVIDIA's container "
-        "`nvcr.io/nvidia/nemo`. Copy this folder there.",
-        f"`{plan.train}` is the module and the recipe that is trained; tokenizer and data "
-        f"are those of the recipe. `{SETTINGS}` has what the plan decides.",
-        "Settings such as `optimizer.lr=0.0003` may follow the script's name.",
-    ]

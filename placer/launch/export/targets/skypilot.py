@@ -19,23 +19,17 @@ from placer.launch.export.texts.environment import (
     parts,
     spans_places,
 )
-from placer.launch.export.texts.files import comments, heading, shown, yaml_text
+from placer.launch.export.texts.files import comments, filled, heading, shown, yaml_text
 from placer.launch.export.texts.readme import (
     MANIFEST_FILE,
     MEET_FILE,
     PLACES,
     WHEEL,
-    copy_words,
     differing,
     fallback_file,
-    gone_sections,
     meeting_bucket,
     meeting_files,
-    meeting_words,
-    meets_words,
-    needs_words,
     readme,
-    wish_words,
 )
 from placer.launch.export.texts.start import WISHES, Site, start_lines
 from placer.market.sources.prices.skypilot.names import (
@@ -48,12 +42,6 @@ from placer.records import replace
 
 FILE = "skypilot.yaml"
 NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'
-HEAD_NODE = 'PLACER_RENDEZVOUS_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
-"""A task's first node has its rank 0; addresses are private, so they serve within the task."""
-HEAD_OF_WORLD = 'PLACER_WORLD_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
-"""Of a world that begins with a task: its first node has the world's first machine."""
-SETUP = "python3 -c 'import torch' || pip install torch\n"
-BOTO3 = "python3 -c 'import boto3' || pip install boto3\n"
 SITE = Site(stays=False, meet=f"python3 {MEET_FILE}")
 SITE_OF_SEVERAL = replace(SITE, manifest=f'"${MANIFEST_FILE}"')
 """Where SkyPilot chooses among placements."""
@@ -63,15 +51,6 @@ CHECKPOINTS = "/placer-checkpoints"
 """Where every machine mounts the bucket of checkpoints; a reclaimed machine goes on from there."""
 DATA = "/placer-data"
 OVERLAY = "tailscale0"
-JOIN_OVERLAY = """\
-if [ "$GLOO_SOCKET_IFNAME" = tailscale0 ]; then
-  curl -fsSL https://tailscale.com/install.sh | sh
-  sudo tailscale up --auth-key="$TS_AUTHKEY"
-fi
-"""
-"""Private addresses do not reach from place to place: an overlay joins the tasks, with a key that
-is given at launch and stands nowhere in the files.
-"""
 RECOVERY = {"strategy": "FAILOVER", "max_restarts_on_errors": 3}
 """A reclaimed task starts again in the place of the plan, where its price and links are."""
 BEST_NETWORK = ("aws", "gcp")
@@ -84,39 +63,6 @@ sky/clouds/runpod.py, SkyPilot 0.14).
 """
 _REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-CHOOSE = f"""\
-taken="$(python3 - <<'END'
-import json, os, shlex, sys
-told = json.loads(os.environ["SKYPILOT_CLUSTER_INFO"])
-at = f'{{told["cloud"]}}/{{told["region"]}}'.lower()
-places = json.loads(os.environ["{PLACES}"])
-if at not in places:
-    sys.exit(f"the plan has no placement in {{at}}")
-for name, value in places[at].items():
-    print(f"unset {{name}}" if value is None else f"export {{name}}={{shlex.quote(value)}}")
-END
-)" || exit 2
-eval "$taken"
-"""
-"""Take the variables of the placement that SkyPilot found machines for: it tells cloud and region
-to every task (SKYPILOT_CLUSTER_INFO).
-"""
-ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
-SETUP_RUNTIME = f"""\
-set -e
-set -- {WHEEL}
-if [ ! -e "$1" ]; then
-  echo "no {WHEEL} in the folder of the export: its README.md says how to make it" >&2
-  exit 2
-fi
-uv="$HOME/.local/bin/uv"
-"$uv" venv --python 3.11 --allow-existing "$HOME/placer-env"
-"$uv" pip install --python "$HOME/placer-env/bin/python" torch boto3 "./$1"
-if [ -f requirements.txt ]; then
-  "$uv" pip install --python "$HOME/placer-env/bin/python" -r requirements.txt
-fi
-"""
-"""SkyPilot brings uv for itself; the Python of an image may be too old for placer."""
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
@@ -185,15 +131,18 @@ def documents(plan: ExportPlan) -> list[dict[str, Any]]:
 
 def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
     meeting, resources, site = plan.manifest.rendezvous, _resources(plan, part.group), SITE
-    own = [ENVIRONMENT] if plan.uses_runtime else []
     if together := [plan.fallbacks[number - 1] for number in tried_together(plan)]:
         others = [_resources(other, other.manifest.groups[0]) for other in together]
         resources, site = {"ordered": [resources, *others]}, SITE_OF_SEVERAL
-        own.append(CHOOSE.rstrip())
-    if meeting.method == "address" and name == next(iter(tasks(plan))):
-        own += [HEAD_NODE, f"export {meeting.address_variable}"]
-    if part.meets_at == part.rank != 0:
-        own += [HEAD_OF_WORLD, "export PLACER_WORLD_ADDRESS"]
+    has_first = meeting.method == "address" and name == next(iter(tasks(plan)))
+    values = {
+        "runs": plan.uses_runtime,
+        "chooses": together,
+        "address": meeting.address_variable,
+        "has_rank_0": has_first,
+        "begins_world": part.meets_at == part.rank != 0,
+        "start": start_lines(plan, NODE, site),
+    }
     variables, mounts = _buckets(plan, part)
     return {
         "name": name,
@@ -210,7 +159,7 @@ def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         **({"secrets": {"TS_AUTHKEY": None}} if spans_places(plan.manifest) else {}),
         **({"file_mounts": mounts} if mounts else {}),
         "setup": _setup(plan),
-        "run": "\n".join([*own, *start_lines(plan, NODE, site)]) + "\n",
+        "run": "\n".join(filled("skypilot-run.sh", values)) + "\n",
     }
 
 
@@ -253,8 +202,13 @@ def _meeting_variables(plan: ExportPlan) -> dict[str, str | None]:
 
 
 def _setup(plan: ExportPlan) -> str:
-    packages = SETUP_RUNTIME if plan.uses_runtime else SETUP + (BOTO3 if _asks(plan) else "")
-    return packages + (JOIN_OVERLAY if spans_places(plan.manifest) else "")
+    values = {
+        "runs": plan.uses_runtime,
+        "wheel": WHEEL,
+        "asks": _asks(plan),
+        "spans": spans_places(plan.manifest),
+    }
+    return "\n".join(filled("skypilot-setup.sh", values)) + "\n"
 
 
 def checkpoint_bucket(plan: ExportPlan) -> str:
@@ -330,65 +284,22 @@ def _resources(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
 
 
 def _readme(plan: ExportPlan) -> str:
-    name = plan.manifest.name
-    asked = " --env PLACER_MEETING=s3://BUCKET" if _asks(plan) else ""
+    asks, meets = _asks(plan), _meets(plan)
+    given = " --env PLACER_MEETING=s3://BUCKET" if asks else ""
     mounted = any(_mounts_buckets(part) for part in tasks(plan).values())
     if plan.manifest.data.store is not None and mounted:
-        asked += " --env PLACER_DATA_BUCKET=s3://DATA"
+        given += " --env PLACER_DATA_BUCKET=s3://DATA"
     if spans_places(plan.manifest):
-        asked += " --secret TS_AUTHKEY"
-    meets = [] if _one_task(plan) else meeting_words(plan, _found_words(plan))
-    words = [
-        "Needs SkyPilot 0.14 or newer. Launch from this folder, with the training script in it: "
-        "every machine gets a copy.",
-        *meets,
-    ]
-    if plan.uses_runtime:
-        words = [
-            "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy.",
-            *copy_words(plan),
-            "A `requirements.txt` beside it is installed as well.",
-            *needs_words(plan),
-            "The setup of each task does that: it needs the wheel in this folder.",
-            "Steps are asked for with `--env PLACER_STEPS=1000`.",
-            *wish_words(arguments=False),
-            *(["", *meets] if meets else []),
-        ]
-    mounts = _meets(plan) and not _asks(plan)
-    remove = [f"sky storage delete {meeting_bucket(plan)}"] if mounts else []
-    keep = [f"sky storage delete {checkpoint_bucket(plan)}    # and the checkpoints with it"]
-    remove += keep if mounted else []
-    if mounted:
-        words += [
-            f"SkyPilot makes the bucket `{checkpoint_bucket(plan)}` for checkpoints and mounts it "
-            f"at `{CHECKPOINTS}`; `--env PLACER_CHECKPOINT_BUCKET=NAME` takes another name."
-        ]
-    words.append("`--secret HF_TOKEN` passes a secret by its name.")
-    if spans_places(plan.manifest):
-        words += [
-            "Tasks in several places reach each other over Tailscale: `TS_AUTHKEY` is a reusable "
-            "key of your network. `--env GLOO_SOCKET_IFNAME=NAME` takes another overlay, which the "
-            "machines then must have."
-        ]
-    sections = [
-        ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
-        ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),
-        ("Tear down", [], [f"sky jobs cancel --name {name}", *remove]),
-        *gone_sections(plan, "by SkyPilot, or by launching it anew"),
-    ]
-    return readme(plan, "skypilot", sections)
-
-
-def _found_words(plan: ExportPlan) -> list[str]:
-    if not _meets(plan):
-        return []
-    where = (
-        "Machines of RunPod mount no buckets: give a bucket of yours that all machines may "
-        "write, as `PLACER_MEETING`:"
-        if _asks(plan)
-        else (
-            f"SkyPilot makes the bucket `{meeting_bucket(plan)}` and mounts it on every machine; "
-            f"`--env PLACER_MEETING_BUCKET=NAME` takes another name:"
-        )
+        given += " --secret TS_AUTHKEY"
+    words = filled("skypilot-meet.md", {"asks": asks, "bucket": meeting_bucket(plan)})
+    return readme(
+        plan,
+        "skypilot",
+        one_task=_one_task(plan),
+        found=words if meets else (),
+        meeting_bucket=meeting_bucket(plan) if meets and not asks else "",
+        checkpoint_bucket=checkpoint_bucket(plan) if mounted else "",
+        arguments=False,
+        given=given,
+        again="by SkyPilot, or by launching it anew",
     )
-    return [where, *meets_words()]

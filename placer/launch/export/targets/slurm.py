@@ -7,36 +7,11 @@ import math
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import job_steps, machines
-from placer.launch.export.texts.files import heading, script
-from placer.launch.export.texts.readme import (
-    MEET_FILE,
-    Section,
-    copy_words,
-    kept_sections,
-    meeting_files,
-    meeting_words,
-    needs_words,
-    readme,
-    wish_words,
-)
+from placer.launch.export.texts.files import filled, heading, script
+from placer.launch.export.texts.readme import MEET_FILE, meeting_files, readme
 from placer.launch.export.texts.start import Site, start_lines
 
 NODE = "PLACER_NODE=$((${SLURM_ARRAY_TASK_ID:-0} * PLACER_WORLD_STEP + SLURM_NODEID))"
-HEAD = [
-    'cd -- "$SLURM_SUBMIT_DIR"',
-    'head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)"',
-    'if [ "${SLURM_ARRAY_TASK_ID:-0}" = 0 ] && [ "$PLACER_RANK_OFFSET" = 0 ]; then',
-    '  PLACER_RENDEZVOUS_ADDRESS="$head"',
-    "  export PLACER_RENDEZVOUS_ADDRESS",
-    "fi",
-    'PLACER_WORLD_ADDRESS="$head"',
-    "export PLACER_WORLD_ADDRESS",
-]
-"""The first node of a job has the first machine of its world."""
-MEETING = ['PLACER_MEETING="${PLACER_MEETING:-$PWD/meeting}"', "export PLACER_MEETING"]
-"""The jobs of one cluster share the folder from which they were submitted."""
-START = "read -r -d '' start << 'END' || true"
-ON_EACH = ["END", 'exec srun --kill-on-bad-exit=1 bash -euo pipefail -c "$start" bash "$@"']
 SITE = Site(meet=f"python3 {MEET_FILE}")
 SLACK = 1.25
 """Jobs may take longer than predicted before they are ended: as for an alarm of a slow run."""
@@ -44,23 +19,22 @@ SLACK = 1.25
 
 def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.sbatch`` for each group; nodes of a job, so of a world, are of one kind."""
-    built, lines = {}, heading(plan, "slurm")
-    for name, environment in machines(plan).items():
-        step = int(environment["PLACER_WORLD_STEP"])
-        if str(step) != environment["PLACER_WORLD_MACHINES"]:
+    built, lines, several = {}, heading(plan, "slurm"), machines(plan)
+    meets = plan.manifest.rendezvous.method == "address"
+    for name, environment in several.items():
+        if environment["PLACER_WORLD_STEP"] != environment["PLACER_WORLD_MACHINES"]:
             raise PlacerError(
                 f"the machines of {name} are one world with those of other groups, but the nodes "
                 "of a Slurm job are of one kind, in one cluster",
                 "plan in one region with machines of one kind, or with --exchange diloco; or use "
                 "--to torchrun",
             )
-        meets = plan.manifest.rendezvous.method == "address"
-        shared = MEETING if meets and len(machines(plan)) * _jobs(environment) > 1 else []
-        body = [*HEAD, *shared, START, *start_lines(plan, NODE, SITE), *ON_EACH]
+        shares = meets and len(several) * _jobs(environment) > 1
+        body = filled("slurm.sh", {"shares": shares, "start": start_lines(plan, NODE, SITE)})
         built[f"{name}.sbatch"] = script(
             lines, environment, body, directives=_directives(plan, name, environment)
         )
-    return {**built, **meeting_files(plan, "slurm"), "README.md": _readme(plan)}
+    return {**built, **meeting_files(plan, "slurm"), "README.md": _readme(plan, list(built))}
 
 
 def _jobs(environment: dict[str, str]) -> int:
@@ -95,33 +69,22 @@ def job_minutes(plan: ExportPlan) -> int | None:
     return math.ceil(steps / exchange.local_steps * round_s * SLACK / 60)
 
 
-def _readme(plan: ExportPlan) -> str:
-    words = [
-        "Needs Slurm with one node for each machine above, and a folder that the nodes share: copy "
-        "this one there, with the training script, and submit from it.",
-        "Options of sbatch, such as `--partition` or `--account`, go before the script's name; "
-        "those of the training after it.",
-    ]
-    if job_steps(plan.manifest) is None:
-        words.append("`--time` is the cluster's default: nobody said how much the job trains.")
-    if plan.uses_runtime:
-        words = [*needs_words(plan), *copy_words(plan), *words[:-1], *wish_words(arguments=True)]
+def _readme(plan: ExportPlan, scripts: list[str]) -> str:
+    job, runs = job_steps(plan.manifest) is not None, plan.uses_runtime
     found = [
         "The first node of a job has the first machine of its world; jobs of one cluster find rank "
         "0 by the folder `meeting`.",
         "Jobs of several clusters need `PLACER_RENDEZVOUS_ADDRESS`, or a `PLACER_MEETING` that all "
         "reach.",
     ]
-    scripts = [f"{name}.sbatch" for name in machines(plan)]
-    cancel = f"scancel --name={plan.manifest.name}"
-    sections: list[Section] = [
-        (
-            "Launch",
-            [*words, "", *meeting_words(plan, found)],
-            [f"sbatch --test-only {scripts[0]}", *(f"sbatch {name}" for name in scripts)],
-        ),
-        ("Watch", [], [f"squeue --name={plan.manifest.name}", "tail -F slurm-JOB.out"]),
-        ("Tear down", [], [cancel]),
-        *kept_sections(plan, "submit them with `--resume` behind the script's name."),
-    ]
-    return readme(plan, "slurm", sections)
+    return readme(
+        plan,
+        "slurm",
+        sbatch_options=not (runs and job),
+        default_time=not (runs or job),
+        arguments=True,
+        found=found,
+        script=scripts[0],
+        submits=[f"sbatch {name}" for name in scripts],
+        again="submit them with `--resume` behind the script's name.",
+    )

@@ -10,22 +10,9 @@ from dataclasses import dataclass
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.texts.environment import machines
-from placer.launch.export.texts.files import heading, script
-from placer.launch.export.texts.readme import (
-    BESIDE,
-    Section,
-    copy_words,
-    kept_sections,
-    meeting_files,
-    meeting_words,
-    needs_words,
-    readme,
-    start_commands,
-    unknown_address_words,
-    watch_words,
-    wish_words,
-)
+from placer.launch.export.texts.environment import job_steps, machines
+from placer.launch.export.texts.files import filled, heading, script
+from placer.launch.export.texts.readme import BESIDE, meeting_files, readme
 from placer.launch.export.texts.start import ASK_NODE, HERE, ONLY_NODE, Site, start_lines
 from placer.workload.engines import ENGINES
 from placer.workload.inner_plan import InnerPlan
@@ -33,10 +20,11 @@ from placer.workload.inner_plan import InnerPlan
 
 def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.sh`` for each group."""
+    again = "the same lines with `--resume` behind the script's name, or with `PLACER_RESUME=1`."
     return {
         **group_scripts(plan, "torchrun"),
         **meeting_files(plan, "torchrun"),
-        "README.md": _readme(plan),
+        "README.md": readme(plan, "torchrun", arguments=True, again=again),
     }
 
 
@@ -55,36 +43,6 @@ def group_scripts(
         told = {**environment, **(more or {}).get(name, {})}
         built[f"{name}.sh"] = script(lines, told, start_lines(plan, node, site, trainer))
     return built
-
-
-def _readme(plan: ExportPlan) -> str:
-    meeting, runs = plan.manifest.rendezvous, plan.uses_runtime
-    meets = meeting.method == "address"
-    words = [
-        "Copy this folder and the training script to every machine, then, on each, start the "
-        "script of its group."
-    ]
-    if runs:
-        words = [*needs_words(plan), "", *copy_words(plan), *words, *wish_words(arguments=True)]
-    words += [*meeting_words(plan), *(unknown_address_words() if meets else [])]
-    start = [*([f"export {meeting.address_variable}=ADDRESS"] if meets else [])]
-    start += start_commands(plan, list(machines(plan)))
-    watch = [
-        "torchrun prints the output of its processes; the variables `PLACER_*` say what to expect "
-        "and when to raise an alarm."
-    ]
-    end = [
-        "End the script of one machine with Ctrl-C: the others stop with it. Then give the "
-        "machines back."
-    ]
-    again = "the same lines with `--resume` behind the script's name, or with `PLACER_RESUME=1`."
-    sections: list[Section] = [
-        ("Launch", words, start),
-        ("Watch", watch_words() if runs else watch, []),
-        ("Tear down", end, []),
-        *kept_sections(plan, again),
-    ]
-    return readme(plan, "torchrun", sections)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,27 +122,23 @@ def inner_of(group: Group) -> InnerPlan:
 
 
 def trainer_files(
-    plan: ExportPlan,
-    target: str,
-    start: Sequence[str],
-    words: Sequence[str],
-    variables: Mapping[str, dict[str, str]] | None = None,
+    plan: ExportPlan, target: str, variables: Mapping[str, dict[str, str]] | None = None
 ) -> dict[str, str]:
-    """Write ``GROUP.sh`` for each group, what machines need to meet, and the README; ``start`` puts
-    the trainer and its options before the arguments of the script, and ``variables`` of a group are
-    those that the options name beside the plan's own.
+    """Write ``GROUP.sh`` for each group, what machines need to meet, and the README; the target's
+    template of shell puts the trainer and its options before the arguments of the script, and
+    ``variables`` of a group are those that the options name beside the plan's own.
     """
-    meeting = plan.manifest.rendezvous
-    asks = [f"export {meeting.address_variable}=ADDRESS"] if meeting.method == "address" else []
-    starts = [*asks, *start_commands(plan, [group.name for group in plan.manifest.groups])]
-    end = "End torchrun with Ctrl-C on one machine of each world. Then give the machines back."
-    sections: list[Section] = [
-        ("Launch", [*words, "", *meeting_words(plan)], starts),
-        ("Watch", [f"{target} prints loss and speed of each step."], []),
-        ("Tear down", [end], []),
-    ]
+    inner = inner_of(plan.manifest.groups[0])
+    values = {
+        "train": plan.train,
+        "job": job_steps(plan.manifest) is not None,
+        "stages": inner.pipeline > 1,
+        "divides_more": inner.divides_more,
+        "several": bool(plan.mesh.between),
+    }
+    needs = filled(f"{target}.md", values)
     return {
-        **group_scripts(plan, target, start, variables),
+        **group_scripts(plan, target, filled(f"{target}.sh", values), variables),
         **meeting_files(plan, target),
-        "README.md": readme(plan, target, sections),
+        "README.md": readme(plan, target, "trainer.md", needs=needs),
     }

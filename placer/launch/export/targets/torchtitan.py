@@ -8,7 +8,7 @@ from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.targets.torchrun import Trainer, check_trainable, inner_of, trainer_files
-from placer.launch.export.texts.environment import architecture_of, job_steps
+from placer.launch.export.texts.environment import architecture_of
 from placer.problem.exchange import fragments
 from placer.workload.island.divisions import piece_layers
 
@@ -21,69 +21,15 @@ TRAINER = Trainer(
     precisions={"bf16": "bfloat16", "tf32": "float32", "fp32": "float32"},
     fewest_microbatches=True,
 )
-TITAN = [
-    "set -- -m torchtitan.train \\",
-    '  --module "$PLACER_TITAN_MODULE" --config "$PLACER_TITAN_CONFIG" \\',
-    '  --parallelism.data-parallel-replicate-degree "$PLACER_DP_REPLICATE" \\',
-    '  --parallelism.data-parallel-shard-degree "$PLACER_DP_SHARD" \\',
-    '  --parallelism.fsdp-reshard-after-forward "$PLACER_TITAN_RESHARD" \\',
-    '  --parallelism.tensor-parallel-degree "$PLACER_TENSOR_PARALLEL" \\',
-    '  --training.local-batch-size "$PLACER_TITAN_LOCAL_BATCH" \\',
-    '  --training.global-batch-size "$PLACER_TARGET_BATCH_SIZE" \\',
-    '  --training.seq-len "$PLACER_TITAN_TOKENS" \\',
-    '  --training.mixed-precision-param "$PLACER_TITAN_PRECISION" \\',
-]
-STEPS = ['  --training.steps "$PLACER_STEPS" \\']
-DIVIDED = [
-    "  --training.disable-cuda-graphs \\",  # it has none of stages and of most exchanges of experts
-    '  --parallelism.context-parallel-degree "$PLACER_CONTEXT_PARALLEL" \\',
-    '  --parallelism.expert-parallel-degree "$PLACER_EXPERT_PARALLEL" \\',
-]
-PARTS = ['read -r -a parts <<< "$PLACER_TITAN_PARTS"']
-STAGES = [
-    '  --parallelism.pipeline-parallel-degree "$PLACER_PIPELINE_PARALLEL" \\',
-    '  --parallelism.pipeline-parallel-schedule "$PLACER_TITAN_SCHEDULE" \\',
-    '  --parallelism.pipeline-parallel-microbatch-size "$PLACER_MICROBATCH" \\',
-    '  --parallelism.module-fqns-per-model-part "${parts[@]}" \\',
-]
-TORCHFT = [
-    '  --fault-tolerance.enable --fault-tolerance.replica-id "$PLACER_WORLD" \\',
-    '  --fault-tolerance.group-size "$PLACER_WORLDS" \\',
-    '  --fault-tolerance.min-replica-size "$PLACER_QUORUM" \\',
-    '  --fault-tolerance.process-group "$PLACER_BACKEND" \\',
-    '  --fault-tolerance.process-group-timeout-ms "$PLACER_TITAN_TIMEOUT_MS" \\',
-    '  --fault-tolerance.semi-sync-method "$PLACER_TITAN_METHOD" \\',
-    '  --fault-tolerance.sync-steps "$PLACER_LOCAL_STEPS" \\',
-    '  --fault-tolerance.num-fragments "$PLACER_TITAN_FRAGMENTS" \\',
-    '  --fault-tolerance.fragment-sync-delay "$PLACER_TITAN_DELAY" \\',
-]
-CHECKPOINTS = [
-    'if [ -n "${PLACER_CHECKPOINTS:-}" ]; then',
-    '  set -- --checkpoint.enable --checkpoint.folder "$PLACER_CHECKPOINTS" "$@"',
-    "fi",
-]
-END = ['  "$@" "activation-checkpoint:$PLACER_CHECKPOINTING"']
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.sh`` for each group."""
     check_trainable(plan, TRAINER)
-    mesh, inner = plan.mesh, inner_of(plan.manifest.groups[0])
-    stages = inner.pipeline > 1
     for group in plan.manifest.groups:
         _check_divided(plan, group)
-    start = [
-        *CHECKPOINTS,
-        *(PARTS if stages else []),
-        *TITAN,
-        *(DIVIDED if inner.divides_more else []),
-        *(STAGES if stages else []),
-        *([] if job_steps(plan.manifest) is None else STEPS),
-        *(TORCHFT if mesh.between else []),
-        *END,
-    ]
     variables = {group.name: _titan(plan, group) for group in plan.manifest.groups}
-    return trainer_files(plan, "torchtitan", start, _words(plan), variables)
+    return trainer_files(plan, "torchtitan", variables)
 
 
 def _check_divided(plan: ExportPlan, group: Group) -> None:
@@ -153,20 +99,3 @@ def _modules(plan: ExportPlan, group: Group) -> list[str]:
     built[0].insert(0, "tok_embeddings")
     built[-1] += ["norm", "lm_head"]
     return [",".join(modules) for modules in built]
-
-
-def _words(plan: ExportPlan) -> list[str]:
-    several = len(plan.mesh.worlds) > 1
-    words = [
-        "Needs torchtitan 0.3 on every machine: `pip install torchtitan`"
-        + (" and torchft 0.2: `pip install torchft`." if several else "."),
-        f"`{plan.train}` is the module and the entry of its registry that is trained; tokenizer "
-        "and data are those of the entry.",
-        "Options of torchtitan may follow the script's name.",
-    ]
-    if several:
-        words.append(
-            "Between worlds only entries for torchft can be trained, such as "
-            "`torchft.llama3:llama3_torchft_debugmodel` or one of your own."
-        )
-    return words

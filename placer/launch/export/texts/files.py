@@ -1,6 +1,7 @@
-"""Text files: their heading, scripts of bash and YAML, each parsed back to prove what it says.
+"""Text files: templates, their heading, scripts of bash and YAML, each parsed back to prove what it
+says.
 
-Values stand only in quoted assignments; the rest of a script is fixed text.
+Values of a plan stand only in quoted assignments; the rest of a script is fixed text.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files as packaged
 from typing import Any
 
 import yaml
@@ -23,6 +26,48 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where PyYAML has it: it reads ten times as fast as the one in Python."""
 LONGEST = 160
 """Names longer than this are cut where people read them; files keep them whole."""
+
+
+_TAG = re.compile(r"\{% (if|if not|else|endif|include) ?([\w.-]*) %\}")
+_PLACE = re.compile(r"\{\{ (\w+) \}\}")
+
+
+def filled(name: str, values: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a file of ``templates/`` with values in their places, in which no tag has
+    an effect.
+
+    ``{{ NAME }}`` is a value, or lines where it stands alone. Lines from ``{% if NAME %}`` or ``{%
+    if not NAME %}`` to ``{% else %}`` or ``{% endif %}`` are left out where it is false. ``{%
+    include FILE %}`` stands for another template.
+    """
+    lines: list[str] = []
+    shown = [True]
+    for line in _template(name):
+        tag = _TAG.fullmatch(line)
+        word, what = tag.groups() if tag else ("", "")
+        if word in ("if", "if not"):
+            shown.append(all(shown) and bool(values[what]) == (word == "if"))
+        elif word == "else":
+            shown[-1] = not shown[-1]
+        elif word == "endif":
+            shown.pop()
+        elif all(shown):
+            lines += filled(what, values) if word else _placed(line, values)
+    return lines
+
+
+@cache
+def _template(name: str) -> tuple[str, ...]:
+    """Read the lines of a template without its comments, ``{# ... #}``."""
+    text = packaged("placer.launch.export").joinpath("templates", name).read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if not line.startswith("{#"))
+
+
+def _placed(line: str, values: Mapping[str, Any]) -> list[str]:
+    alone = _PLACE.fullmatch(line)
+    if alone and isinstance(values[alone[1]], list):
+        return list(values[alone[1]])
+    return [_PLACE.sub(lambda place: str(values[place[1]]), line)]
 
 
 def heading(plan: ExportPlan, target: str) -> list[str]:
@@ -88,13 +133,6 @@ def script(
             exit_code=1,
         )
     return text
-
-
-def require(name: str, words: str) -> str:
-    """Write a line that ends the script with exit code 2 unless a variable is set.
-    ``${NAME:?WORDS}`` would end it with 1, or 127, which a launcher takes for a failed training.
-    """
-    return f'if [ -z "${{{name}:-}}" ]; then echo "{name}: {words}" >&2; exit 2; fi'
 
 
 def assignments(text: str) -> dict[str, str]:
