@@ -6,33 +6,17 @@ from __future__ import annotations
 
 import json
 import math
+from importlib.resources import files as packaged
 from typing import Any
 
 from placer.documents.manifest.manifest_reader import run_digest
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import object_name
-from placer.launch.export.resources.stacks import (
-    MOST_SECONDS,
-    bucket,
-    check_aggregators,
-    function,
-    memory_gib,
-    permission,
-    worker_policy,
-)
+from placer.launch.export.resources.stacks import MOST_SECONDS, check_aggregators, memory_gib
 from placer.launch.export.targets.torchrun import group_scripts
-from placer.launch.export.texts.files import comments, heading, yaml_text
+from placer.launch.export.texts.files import comments, filled_tree, heading, yaml_text
 from placer.launch.export.texts.readme import readme
-from placer.launch.serverless.functions import CloudFunction, functions_of, region_of
-
-LAYER = {
-    "Type": "String",
-    "Default": "",
-    "Description": "ARN of a layer with NumPy for this region; empty - sums take longer",
-    "AllowedPattern": "^(arn:[a-z-]+:lambda:[a-z0-9-]+:[0-9]{12}:layer:[A-Za-z0-9_-]+:[0-9]+)?$",
-}
-
-HAS_NUMPY = {"Fn::Not": [{"Fn::Equals": [{"Ref": "NumpyLayer"}, ""]}]}
+from placer.launch.serverless.functions import ROUND, CloudFunction, functions_of, region_of
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
@@ -53,51 +37,58 @@ def stacks(plan: ExportPlan) -> dict[str, tuple[str, dict[str, Any]]]:
     together = last.called_by_bucket
     built = {"exchange": (main, _stack(plan, last, workers=not sums, called=together))}
     if not together:
-        built["function"] = (last.region, _template(_function(plan, last)))
+        built["function"] = (last.region, _stack(plan, last, holds=False))
     for number, here in enumerate(sums):
         name = f"region-{number}-{here.region}"
         built[name] = (here.region, _stack(plan, here, workers=True, called=True))
     return built
 
 
-def _function(plan: ExportPlan, this: CloudFunction) -> dict[str, Any]:
-    aggregator = plan.manifest.aggregator
-    assert aggregator is not None
-    regional = this.target != this.source
-    return function(
-        this,
-        memory_mib=math.ceil(memory_gib(plan, regional=regional) * 1024),
-        seconds=int(min(aggregator.max_seconds or MOST_SECONDS, MOST_SECONDS)),
-        architecture="arm64" if (aggregator.function or "").endswith("-arm") else "x86_64",
-    )
-
-
-def _stack(plan: ExportPlan, this: CloudFunction, *, workers: bool, called: bool) -> dict[str, Any]:
-    """Build a stack: a bucket, the function that its uploads call, and the policy of the workers.
+def _stack(
+    plan: ExportPlan,
+    this: CloudFunction,
+    *,
+    holds: bool = True,
+    workers: bool = False,
+    called: bool = False,
+) -> dict[str, Any]:
+    """Build a stack: a bucket if it ``holds`` one, the function that its uploads call, and the
+    policy of the workers.
 
     S3 cannot call a function in another region, which is a stack of its own: the workers do, or the
     functions of the regions, after each upload.
     """
-    name = this.source.name
-    resources: dict[str, Any] = {"Bucket": bucket(name, this.run, notifies=called)}
-    if called:
-        resources |= {**_function(plan, this), "Permission": permission(name)}
-    if workers:
-        resources["WorkerPolicy"] = worker_policy(this)
-    return _template(resources)
-
-
-def _template(resources: dict[str, Any]) -> dict[str, Any]:
-    built: dict[str, Any] = {
-        "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": "Gradient exchange of a training run, written by placer",
+    aggregator, regional = plan.manifest.aggregator, this.target != this.source
+    assert aggregator is not None
+    code = packaged("placer.launch.serverless").joinpath("protocol.py").read_text(encoding="utf-8")
+    values = {
+        "holds": holds,
+        "called": called,
+        "computes": called or not holds,
+        "workers": workers,
+        "by_bucket": this.called_by_bucket,
+        "regional": regional,
+        "bucket": this.source.name,
+        "target": this.target.name,
+        "run": this.run,
+        "part": this.key.replace(ROUND, "*"),
+        "function": this.name,
+        "own_arn": _arn(this.name, this.region),
+        "calls": [_arn(name, region_of(place)) for name, place in this.calls],
+        "code": code,
+        "settings": json.dumps(this.settings()),
+        "memory_mib": math.ceil(memory_gib(plan, regional=regional) * 1024),
+        "seconds": int(min(aggregator.max_seconds or MOST_SECONDS, MOST_SECONDS)),
+        "architecture": "arm64" if (aggregator.function or "").endswith("-arm") else "x86_64",
     }
-    if "Function" in resources:
-        built |= {"Parameters": {"NumpyLayer": LAYER}, "Conditions": {"HasNumpy": HAS_NUMPY}}
-    built["Resources"] = resources
-    if "WorkerPolicy" in resources:
-        built["Outputs"] = {"WorkerPolicy": {"Value": {"Ref": "WorkerPolicy"}}}
-    return built
+    stack: dict[str, Any] = filled_tree("stack.yaml", values)
+    return stack
+
+
+def _arn(function: str, region: str) -> dict[str, str]:
+    """Return Amazon's resource name of a function of this account."""
+    account = "${AWS::Partition}:lambda:" + region + ":${AWS::AccountId}"
+    return {"Fn::Sub": f"arn:{account}:function:{function}"}
 
 
 def _readme(plan: ExportPlan) -> str:

@@ -40,6 +40,29 @@ def filled(name: str, values: Mapping[str, Any]) -> list[str]:
     if not NAME %}`` to ``{% else %}`` or ``{% endif %}`` are left out where it is false. ``{%
     include FILE %}`` stands for another template.
     """
+    return [one for line in _kept(name, values) for one in _placed(line, values)]
+
+
+def filled_tree(name: str, values: Mapping[str, Any]) -> Any:
+    """Return the document of a template of YAML. It is parsed before it is filled, so that a value
+    is one whatever it says; where it stands alone it may be of any type.
+    """
+    return _with(yaml.load("\n".join(_kept(name, values)), LOADER), values)  # noqa: S506 - safe
+
+
+def _with(node: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(node, dict):
+        return {key: _with(value, values) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_with(value, values) for value in node]
+    alone = _PLACE.fullmatch(node) if isinstance(node, str) else None
+    if alone:
+        return values[alone[1]]
+    return _placed(node, values)[0] if isinstance(node, str) else node
+
+
+def _kept(name: str, values: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a template, and of those that it includes, whose conditions hold."""
     lines: list[str] = []
     shown = [True]
     for line in _template(name):
@@ -52,7 +75,7 @@ def filled(name: str, values: Mapping[str, Any]) -> list[str]:
         elif word == "endif":
             shown.pop()
         elif all(shown):
-            lines += filled(what, values) if word else _placed(line, values)
+            lines += _kept(what, values) if word else [line]
     return lines
 
 
