@@ -5,7 +5,6 @@ own.
 from __future__ import annotations
 
 import importlib
-from typing import Protocol, cast
 
 from placer.errors import unknown
 from placer.reproduction.comparison import Reproduction
@@ -19,13 +18,6 @@ PAPERS = {
 """Name on the command line and module; a new paper is one file and one line here."""
 
 
-class Paper(Protocol):
-    """What the module of a paper offers."""
-
-    def reproduce(self) -> Reproduction:
-        """Work the paper out again."""
-
-
 def reproduce(name: str) -> Reproduction:
     """Work a paper out again from the shipped books. Raises `PlacerError` if there is no such
     paper; the hint names the nearest one.
@@ -33,4 +25,5 @@ def reproduce(name: str) -> Reproduction:
     module = PAPERS.get(name)
     if module is None:
         raise unknown("paper", name, PAPERS)
-    return cast(Paper, importlib.import_module(module)).reproduce()
+    reproduced: Reproduction = importlib.import_module(module).reproduce()
+    return reproduced

@@ -70,37 +70,28 @@ def _rows(book: str, file: str) -> list[dict[str, Any]]:
 def paper_row(
     *,
     groups: Sequence[str],
-    label: str,
-    quantity: str,
-    unit: str,
     ours: float,
     published: float | None = None,
     low: float | None = None,
     high: float | None = None,
-    parts: Iterable[tuple[str, float]] = (),
-    family: str = "",
-    calibrates: str = "",
-    best: bool = False,
+    **words: Any,
 ) -> PaperRow:
-    """Put one quantity of a run or placement beside the published one, with the bounds of ours."""
+    """Put one quantity of a run or placement beside the published one, with the bounds of ours;
+    ``words`` are further fields of `PaperRow`.
+    """
     inside = None
     if published is not None and low is not None and high is not None:
         inside = low <= published <= high
+    usual = {"family": "", "calibrates": "", "parts": {}, "best": False}
     return PaperRow(
         groups=list(groups),
-        label=label,
-        family=family,
-        quantity=quantity,
-        unit=unit,
-        published=published,
         ours=ours,
+        published=published,
         low=low,
         high=high,
         error=None if published is None else ours / published - 1,
         inside_interval=inside,
-        calibrates=calibrates,
-        parts=dict(parts),
-        best=best,
+        **{**usual, **words},
     )
 
 

@@ -46,26 +46,26 @@ def reproduce() -> Reproduction:
     )
 
 
-def usd_parts(estimate: Estimate) -> tuple[tuple[str, float], ...]:
+def usd_parts(estimate: Estimate) -> dict[str, float]:
     """Price of one mini-batch by component in USD (Phalak et al., eq. 1)."""
     usd, hours = estimate.usd_per_hour, estimate.step.total / SECONDS_PER_HOUR
-    return (
-        ("compute", usd.compute * hours),
-        ("functions", usd.functions * hours),
-        ("storage", usd.storage * hours),
-        ("transfer", usd.egress * hours),
-    )
+    return {
+        "compute": usd.compute * hours,
+        "functions": usd.functions * hours,
+        "storage": usd.storage * hours,
+        "transfer": usd.egress * hours,
+    }
 
 
-def seconds_parts(estimate: Estimate) -> tuple[tuple[str, float], ...]:
+def seconds_parts(estimate: Estimate) -> dict[str, float]:
     """Split the seconds of a mini-batch; the first gradient is that of the shortest ways."""
     parts, waiting = dict(estimate.step.parts), estimate.step.waiting
-    return (
-        ("calculation", estimate.step.calculation),
-        ("download and upload", parts["download"] + parts["upload"] - waiting),
-        ("waiting", waiting),
-        ("aggregate", parts["aggregate"]),
-    )
+    return {
+        "calculation": estimate.step.calculation,
+        "download and upload": parts["download"] + parts["upload"] - waiting,
+        "waiting": waiting,
+        "aggregate": parts["aggregate"],
+    }
 
 
 def placement_rows(study: Study) -> tuple[PaperRow, ...]:
