@@ -1,4 +1,6 @@
-"""The cloud functions of a serverless plan: what each reads, averages, writes and calls."""
+"""The cloud functions of a serverless plan: what each reads, averages, writes and calls, and if AWS
+Lambda can run them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placer.documents.manifest.manifest_reader import run_digest
+from placer.documents.manifest.manifest_reader import plain_name, run_digest
 from placer.documents.manifest.types import Bucket, Manifest
-from placer.launch.serverless.protocol import gradient_key, mean_key
+from placer.errors import PlacerError
+from placer.launch.serverless.protocol import FORMATS, gradient_key, mean_key
 from placer.problem.exchange import traits
+from placer.units import GIB
 
 LONGEST_RUN = 40
 """Characters of a run's name in that of a function, which has at most 64."""
@@ -103,3 +107,51 @@ def functions_of(manifest: Manifest, document: Mapping[str, Any]) -> tuple[Cloud
         calls=tuple((here, bucket.place) for bucket in regional),
     )
     return (*sums, mean)
+
+
+HELD = {"none": 2.0, "fp16": 3.0, "int8": 5.0}
+"""Memory of a function for each byte of a gradient: the sum in float32, and one part or the mean as
+it is sent (`placer.launch.serverless.protocol.Mean`).
+"""
+RUNTIME_GIB = 0.25
+"""Python, boto3 and NumPy (assumed)."""
+MOST_GIB = 10.0
+MOST_SECONDS = 900
+"""Limits of AWS Lambda."""
+
+
+def check_functions(manifest: Manifest) -> None:
+    """Refuse functions that are not, or cannot be, in AWS Lambda."""
+    aggregator = manifest.aggregator
+    if aggregator is None or traits(manifest.exchange.strategy).hub != "function":
+        raise PlacerError(
+            f"the exchange {manifest.exchange.strategy} has no cloud function",
+            "cloudformation is for central and hierarchical",
+        )
+    for place in (aggregator.place, *(b.place for b in manifest.buckets)):
+        provider, _, region = place.partition("/")
+        if provider != "aws" or plain_name(region) != region:
+            raise PlacerError(
+                f"the functions are deployed on AWS Lambda, and {place} is not a region of AWS",
+                "ask again with --in 'aws/*', or with --exchange parameter-server; placer run "
+                "--local and --to compose play them here",
+            )
+    if manifest.exchange.compression not in FORMATS:
+        raise PlacerError(
+            f"the aggregator cannot sum {manifest.exchange.compression} gradients",
+            f"use --compression {', '.join(FORMATS)}",
+        )
+    if memory_gib(manifest) > MOST_GIB:
+        raise PlacerError(
+            f"the aggregator needs {memory_gib(manifest):.1f} GiB, AWS Lambda has {MOST_GIB:g}",
+            "use a server: --exchange parameter-server",
+        )
+
+
+def memory_gib(manifest: Manifest, *, regional: bool = False) -> float:
+    """Return the GiB of a function: the plan's, or what the protocol holds, and in a region 1."""
+    aggregator = manifest.aggregator
+    assert aggregator is not None
+    each = HELD[manifest.exchange.compression]
+    held = each * manifest.model.gradient_bytes / GIB + RUNTIME_GIB
+    return max(1.0 if regional else aggregator.memory_gib or 0.0, held)

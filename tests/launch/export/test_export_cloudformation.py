@@ -17,9 +17,9 @@ from moto import mock_aws
 from placer.errors import PlacerError
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.stacks import memory_gib
 from placer.launch.export.targets.cloudformation import stacks
 from placer.launch.serverless import protocol
+from placer.launch.serverless.functions import memory_gib
 from placer.launch.serverless.protocol import Bucket, gradient_key, mean_key, s3_event
 
 
@@ -98,7 +98,7 @@ def test_the_function_gets_what_it_needs(central: ExportPlan) -> None:
     """17 MB gradients in float32: the sum and the mean, 34 MB, and 0.25 GiB for Python; the plan's
     1 GiB is enough.
     """
-    assert memory_gib(central) == 1.0
+    assert memory_gib(central.manifest) == 1.0
     properties = stacks(central)["exchange"][1]["Resources"]["Function"]["Properties"]
     found = [properties[name] for name in ("MemorySize", "Timeout", "Architectures")]
     assert found == [1024, 900, ["x86_64"]]

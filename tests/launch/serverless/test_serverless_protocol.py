@@ -19,9 +19,8 @@ from run_plans import completed_again, document, plan_of
 from conftest import ROOT, Run
 from placer.cost_model.dollars import store_requests
 from placer.documents.manifest import read_manifest
-from placer.launch.export.resources.stacks import HELD
 from placer.launch.serverless import protocol
-from placer.launch.serverless.functions import CloudFunction, functions_of
+from placer.launch.serverless.functions import HELD, CloudFunction, functions_of
 from placer.launch.serverless.protocol import (
     Bucket,
     Event,

@@ -1,1 +1,1 @@
-"""Parts of a target's files: Kubernetes pods, CloudFormation resources, aggregator function."""
+"""Parts of a target's files: Kubernetes pods, and the program by which machines meet."""

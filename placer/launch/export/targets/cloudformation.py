@@ -12,16 +12,23 @@ from typing import Any
 from placer.documents.manifest.manifest_reader import run_digest
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import object_name
-from placer.launch.export.resources.stacks import MOST_SECONDS, check_aggregators, memory_gib
 from placer.launch.export.targets.torchrun import group_scripts
 from placer.launch.export.texts.files import comments, filled_tree, heading, yaml_text
 from placer.launch.export.texts.readme import readme
-from placer.launch.serverless.functions import ROUND, CloudFunction, functions_of, region_of
+from placer.launch.serverless.functions import (
+    MOST_SECONDS,
+    ROUND,
+    CloudFunction,
+    check_functions,
+    functions_of,
+    memory_gib,
+    region_of,
+)
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
     """Return one template a stack, and with a function to train the script of each group."""
-    check_aggregators(plan)
+    check_functions(plan.manifest)
     lines = comments(heading(plan, "cloudformation"))
     built = {
         f"{name}.yaml": yaml_text([template], lines) for name, (_, template) in stacks(plan).items()
@@ -77,7 +84,7 @@ def _stack(
         "calls": [_arn(name, region_of(place)) for name, place in this.calls],
         "code": code,
         "settings": json.dumps(this.settings()),
-        "memory_mib": math.ceil(memory_gib(plan, regional=regional) * 1024),
+        "memory_mib": math.ceil(memory_gib(plan.manifest, regional=regional) * 1024),
         "seconds": int(min(aggregator.max_seconds or MOST_SECONDS, MOST_SECONDS)),
         "architecture": "arm64" if (aggregator.function or "").endswith("-arm") else "x86_64",
     }
@@ -93,7 +100,7 @@ def _arn(function: str, region: str) -> dict[str, str]:
 
 def _readme(plan: ExportPlan) -> str:
     manifest, built = plan.manifest, stacks(plan)
-    asked, aggregator = memory_gib(plan), manifest.aggregator
+    asked, aggregator = memory_gib(manifest), manifest.aggregator
     assert aggregator is not None
     priced = aggregator.memory_gib or 0.0
     run = f"{object_name(manifest.name, 0)}-{run_digest(json.loads(plan.text))}"

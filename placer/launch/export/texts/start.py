@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from placer.documents.manifest.types import check_executable
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
-from placer.launch.export.resources.stacks import check_aggregators
 from placer.launch.export.texts.environment import job_steps, spans_places, world_places
 from placer.launch.export.texts.files import filled
+from placer.launch.serverless.functions import check_functions
 from placer.problem.exchange import traits
 
 STEPS = 20
@@ -65,7 +65,7 @@ def check_runtime(plan: ExportPlan, target: str) -> None:
     check_executable(manifest, "the manifest")
     # With compose every rank is a container of this machine, the function as well.
     if target != "compose" and traits(manifest.exchange.strategy).hub == "function":
-        check_aggregators(plan)
+        check_functions(manifest)
 
 
 def start_lines(plan: ExportPlan, node: str, site: Site, trainer: Sequence[str] = ()) -> list[str]:
