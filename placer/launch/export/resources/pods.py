@@ -17,7 +17,15 @@ from placer.launch.export.texts.environment import (
     holder,
     parts,
 )
-from placer.launch.export.texts.files import comments, filled, heading, script, shown, yaml_text
+from placer.launch.export.texts.files import (
+    comments,
+    filled,
+    filled_tree,
+    heading,
+    script,
+    shown,
+    yaml_text,
+)
 from placer.launch.export.texts.readme import KINDS, meeting_program, plain, readme
 from placer.launch.export.texts.start import WISHES, Site, start_lines
 
@@ -34,11 +42,10 @@ AZURE_SPOT_TAINT = {
     "value": "spot",
     "effect": "NoSchedule",
 }
-MANIFEST = "/etc/placer"
-"""Where a ConfigMap with the manifest is mounted."""
 SITE = Site(
-    manifest=f"{MANIFEST}/manifest.json", stays=False, meet='python3 -c "$PLACER_MEET_PROGRAM"'
+    manifest="/etc/placer/manifest.json", stays=False, meet='python3 -c "$PLACER_MEET_PROGRAM"'
 )
+"""A ConfigMap with the manifest is mounted there."""
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 """Values of labels (kubernetes.io/docs/concepts/overview/working-with-objects/labels)."""
 POD_SUFFIX = 12
@@ -56,24 +63,44 @@ def object_name(name: str, longest_part: int) -> str:
     return lettered[: 63 - POD_SUFFIX - longest_part].strip("-")
 
 
-def container(
+def pod(
     plan: ExportPlan, name: str, target: str, host: Callable[[str, int], str]
 ) -> dict[str, Any]:
-    """Return image, command and variables of one part; ``host`` names the pods of each."""
-    environment = parts(plan)[name].environment
-    text = script(heading(plan, target), environment, start_lines(plan, NODE, SITE))
+    """Return the values of the templates about one part; ``host`` names the pods of each."""
+    part = parts(plan)[name]
+    text = script(heading(plan, target), part.environment, start_lines(plan, NODE, SITE))
+    around = filled_tree(
+        "pod.yaml",
+        {
+            "runs": plan.uses_runtime,
+            "rendezvous": name_beside(plan, "rendezvous"),
+            "manifest": name_beside(plan, "manifest"),
+            "program": escaped(meeting_program()),
+            "place": part.environment["PLACER_PLACE"],
+            "model": plan.manifest.model.name,
+            "digest": plan.manifest.digest,
+        },
+    )
+    known, asked = (
+        [{"name": name, "value": value} for name, value in some.items()]
+        for some in (_addresses(plan, name, host), WISHES if plan.uses_runtime else {})
+    )
+    meets = around["meets"] if several_clusters_meet(plan) else []
+    held = name_beside(plan, "secrets")
+    secrets = [  # what the Secret does not hold is not set
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": held, "key": key, "optional": True}}}
+        for key in SECRETS
+    ]
     return {
+        **around,
+        **_nodes(part),
+        "part": name,
+        "machines": part.machines,
         "image": plan.image,
-        "command": ["bash", "-c", escaped(text)],
-        "env": _variables(plan, _addresses(plan, name, host)),
+        "script": escaped(text),
+        "env": [*known, *meets, *asked, *secrets],
+        "resources": _devices(plan, part.group),
     }
-
-
-def metadata(plan: ExportPlan, name: str, place: str) -> dict[str, Any]:
-    """Name an object, and say whose it is."""
-    whose = {"model": plan.manifest.model.name, "manifest": plan.manifest.digest}
-    told = {"place": place, **whose}
-    return {"name": name, "annotations": {f"placer/{key}": value for key, value in told.items()}}
 
 
 def places(plan: ExportPlan) -> list[str]:
@@ -112,47 +139,6 @@ def _addresses(plan: ExportPlan, name: str, host: Callable[[str, int], str]) -> 
         if several[other].environment["PLACER_PLACE"] == part.environment["PLACER_PLACE"]:
             found[variable] = host(other, number)
     return found
-
-
-def _variables(plan: ExportPlan, known: dict[str, str]) -> list[dict[str, Any]]:
-    """List the variables of a container: addresses, and options that may be changed."""
-    wishes = WISHES if plan.uses_runtime else {}
-    told, asked = (
-        [{"name": name, "value": value} for name, value in some.items()] for some in (known, wishes)
-    )
-    meets = _meeting_variables(plan) if several_clusters_meet(plan) else []
-    name = name_beside(plan, "secrets")
-    secrets = [  # what the Secret does not hold is not set
-        {"name": key, "valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": True}}}
-        for key in SECRETS
-    ]
-    return [*told, *meets, *asked, *secrets]
-
-
-def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
-    where = {"configMapKeyRef": {"name": name_beside(plan, "rendezvous"), "key": "meeting"}}
-    joined = {"configMapKeyRef": {"name": name_beside(plan, "rendezvous"), "key": "interface"}}
-    own = {"fieldRef": {"fieldPath": "status.podIP"}}
-    return [
-        {"name": "PLACER_MEETING", "valueFrom": where},
-        {"name": "GLOO_SOCKET_IFNAME", "valueFrom": joined},
-        {"name": "PLACER_OWN_ADDRESS", "valueFrom": own},
-        {"name": "PLACER_MEET_PROGRAM", "value": escaped(meeting_program())},
-    ]
-
-
-def mounts(plan: ExportPlan) -> list[dict[str, Any]]:
-    """List what a container mounts: all shared memory, for NCCL and loaders; and the manifest."""
-    manifest = {"name": "manifest", "mountPath": MANIFEST, "readOnly": True}
-    shared = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - shared memory of the pod
-    return [shared, *([manifest] if plan.uses_runtime else [])]
-
-
-def volumes(plan: ExportPlan) -> list[dict[str, Any]]:
-    """List the volumes of a pod that `mounts` refers to."""
-    manifest = {"name": "manifest", "configMap": {"name": name_beside(plan, "manifest")}}
-    shared = {"name": "shm", "emptyDir": {"medium": "Memory"}}
-    return [shared, *([manifest] if plan.uses_runtime else [])]
 
 
 def _made(plan: ExportPlan) -> dict[str, str]:
@@ -205,7 +191,7 @@ def _readme(plan: ExportPlan, target: str, needs: str, objects: Objects) -> str:
     )
 
 
-def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
+def _devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
     """Build limits: GPUs, and interfaces of EFA (github.com/aws-samples/aws-efa-eks)."""
     if group is None or group.on_cpu:
         return {}
@@ -215,7 +201,7 @@ def devices(plan: ExportPlan, group: Group | None) -> dict[str, Any]:
     return {"limits": limits}
 
 
-def nodes(part: Part) -> dict[str, Any]:
+def _nodes(part: Part) -> dict[str, Any]:
     """Return what brings the pods of a part to the nodes that the plan means; what no label can
     hold is refused. Azure keeps pods off its spot nodes, unless they tolerate it.
     """
@@ -234,4 +220,4 @@ def nodes(part: Part) -> dict[str, Any]:
     labels = {"node.kubernetes.io/instance-type": host, "topology.kubernetes.io/region": region}
     spot = SPOT_LABELS.get(provider, {}) if on_spot else {}
     tolerated = [AZURE_SPOT_TAINT] if provider == "azure" and on_spot else []
-    return {"nodeSelector": {**labels, **spot}, "tolerations": tolerated}
+    return {"selector": {**labels, **spot}, "tolerations": tolerated}

@@ -10,7 +10,7 @@ from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import escaped
 from placer.launch.export.texts.environment import machines, spans_places
-from placer.launch.export.texts.files import comments, heading, script, yaml_text
+from placer.launch.export.texts.files import comments, filled_tree, heading, script, yaml_text
 from placer.launch.export.texts.readme import plain, readme
 from placer.launch.export.texts.start import ONLY_NODE, STEPS, Site, start_lines
 from placer.launch.mesh import mesh_of
@@ -81,21 +81,18 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
     options = "--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else "")
     site = Site(rank=f'"$PLACER_RANK{last}" {options}')
     text = script(heading(plan, "compose"), environment, start_lines(plan, ONLY_NODE, site))
-    return {
+    values = {
         "image": plan.image,
-        "command": ["bash", "-c", escaped(text)],
+        "script": escaped(text),
         "environment": {
             "PLACER_NODE": str(node),
             **address,
             **store,
             **(wishes if plan.uses_runtime else {}),
         },
-        "working_dir": "/work",
-        "shm_size": "2gb",
-        "volumes": [{"type": "bind", "source": ".", "target": "/work"}],
-        "labels": {
-            "placer.place": escaped(environment["PLACER_PLACE"]),
-            "placer.group": environment["PLACER_GROUP"],
-        },
-        **({"depends_on": ["store"]} if store else {}),
+        "place": escaped(environment["PLACER_PLACE"]),
+        "group": environment["PLACER_GROUP"],
+        "stores": store,
     }
+    service: dict[str, Any] = filled_tree("compose-service.yaml", values)
+    return service

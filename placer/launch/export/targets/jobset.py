@@ -9,7 +9,8 @@ from typing import Any
 from placer.documents.manifest.manifest_reader import plain_name
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources import pods
-from placer.launch.export.texts.environment import Part, parts
+from placer.launch.export.texts.environment import parts
+from placer.launch.export.texts.files import filled_tree
 
 NEEDS = (
     "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines "
@@ -35,43 +36,18 @@ def set_name(plan: ExportPlan) -> str:
 
 def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
     """Build the JobSet of one place."""
-    every = parts(plan).items()
-    here = {name: part for name, part in every if part.environment["PLACER_PLACE"] == place}
-    restarts = max(RESTARTS[part.environment["PLACER_MARKET"]] for part in here.values())
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": pods.metadata(plan, set_name(plan), place),
-        "spec": {
-            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-            "failurePolicy": {"maxRestarts": restarts},
-            "replicatedJobs": [_job(plan, name, part) for name, part in here.items()],
-        },
-    }
+    name, every = set_name(plan), parts(plan).items()
 
+    def host(part: str, number: int) -> str:
+        return f"{name}-{part}-0-{number}.{name}"
 
-def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
-    set_ = set_name(plan)
-    pod = {
-        "restartPolicy": "Never",
-        **pods.nodes(part),
-        "containers": [
-            {
-                "name": "node",
-                **pods.container(
-                    plan, name, "jobset", lambda part, pod: f"{set_}-{part}-0-{pod}.{set_}"
-                ),
-                "volumeMounts": pods.mounts(plan),
-                "resources": pods.devices(plan, part.group),
-            }
-        ],
-        "volumes": pods.volumes(plan),
+    here = {part: one for part, one in every if one.environment["PLACER_PLACE"] == place}
+    all_pods = [pods.pod(plan, part, "jobset", host) for part in here]
+    values = {
+        **all_pods[0],
+        "name": name,
+        "restarts": max(RESTARTS[one.environment["PLACER_MARKET"]] for one in here.values()),
+        "jobs": [filled_tree("jobset-job.yaml", pod) for pod in all_pods],
     }
-    job = {
-        "parallelism": part.machines,
-        "completions": part.machines,
-        "completionMode": "Indexed",
-        "backoffLimit": 0,
-        "template": {"spec": pod},
-    }
-    return {"name": name, "replicas": 1, "template": {"spec": job}}
+    built: dict[str, Any] = filled_tree("jobset.yaml", values)
+    return built

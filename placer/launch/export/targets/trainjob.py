@@ -11,15 +11,13 @@ from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources import pods
 from placer.launch.export.texts.environment import Part, parts
+from placer.launch.export.texts.files import filled_tree
 from placer.launch.mesh import processes_of
 
-RUNTIME = "torch-distributed"
 NEEDS = (
-    f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, and "
-    "an image that holds"
+    "Needs Kubeflow Trainer 2.2 or newer with the runtime `torch-distributed` in every cluster, "
+    "and an image that holds"
 )
-MANAGER = "placer.export/nodes"
-"""Owner of the patch that chooses nodes."""
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
@@ -48,42 +46,12 @@ def pod_host(plan: ExportPlan, name: str, number: int) -> str:
 
 
 def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
-    """Build the TrainJob of one part. Trainer sets PET_NNODES and its kin for the group alone; the
-    script gives torchrun the numbers of the whole plan as options, which go before variables.
-    """
-    group = part.group
-    assert group is not None  # a parameter server was refused
-    name = job_name(plan, part_name)
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": pods.metadata(plan, name, group.place),
-        "spec": {
-            "runtimeRef": {
-                "apiGroup": "trainer.kubeflow.org",
-                "kind": "ClusterTrainingRuntime",
-                "name": RUNTIME,
-            },
-            "trainer": {
-                **pods.container(plan, part_name, "trainjob", partial(pod_host, plan)),
-                "numNodes": part.machines,
-                "numProcPerNode": processes_of(group),
-                "resourcesPerNode": pods.devices(plan, group),
-            },
-            "runtimePatches": [_pods(plan, part)],
-        },
+    """Build the TrainJob of one part."""
+    assert part.group is not None  # a parameter server was refused
+    values = {
+        **pods.pod(plan, part_name, "trainjob", partial(pod_host, plan)),
+        "name": job_name(plan, part_name),
+        "processes": processes_of(part.group),
     }
-
-
-def _pods(plan: ExportPlan, part: Part) -> dict[str, Any]:
-    """Patch the pods of Kubeflow's runtime: their nodes, and where they read the manifest."""
-    pod: dict[str, Any] = {
-        **pods.nodes(part),
-        "volumes": pods.volumes(plan),
-        "containers": [{"name": "node", "volumeMounts": pods.mounts(plan)}],
-    }
-    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
-    return {
-        "manager": MANAGER,
-        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
-    }
+    built: dict[str, Any] = filled_tree("trainjob.yaml", values)
+    return built
