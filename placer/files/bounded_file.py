@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,15 @@ def read_toml(path: str, hint: str) -> dict[str, Any]:
         return tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise PlacerError(f"{path}: not valid TOML: {error}", hint) from None
+
+
+def line_of(word: str, text: Sequence[str], lines: range) -> int:
+    """Return the first of some lines of TOML, from 0, that begins with a word, perhaps below
+    another one, or with a table of its name; else the first of all.
+    """
+    name = rf"""(?:\w+\s*\.\s*)?["']?{re.escape(word)}["']?"""
+    begin = re.compile(rf"\s*({name}\s*[=.]|\[+\s*{name}\b)")
+    return next((number for number in lines if begin.match(text[number])), lines.start)
 
 
 def bounded(path: str | Path, hint: str, most_bytes: int = MOST_BYTES, exit_code: int = 2) -> bytes:

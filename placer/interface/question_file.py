@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from placer.advice.portfolio.answer import PortfolioAnswer
 from placer.errors import PlacerError, unknown
-from placer.files.bounded_file import read_file, read_toml
+from placer.files.bounded_file import line_of, read_file, read_toml
 from placer.files.json_text import parse_json
 from placer.files.yaml_text import parse_yaml
 from placer.interface.portfolio import portfolio
@@ -116,16 +116,8 @@ class JobFile:
         end = heads[number + 1] if number + 1 < len(heads) else len(self.text)
         line = heads[number]
         if word is not None:
-            line = _line(word, self.text, range(line, end))
+            line = line_of(word, self.text, range(line, end))
         return f"{self.path}:{line + 1}: job '{name}'"
-
-
-def _line(word: str, text: tuple[str, ...], lines: range) -> int:
-    """Return the first of some lines, from 0, that begins with a word, or a table of its name, in
-    quotes or not; else the first of all.
-    """
-    begin = re.compile(rf"\s*\[*\s*[\"']?{re.escape(word)}[\"']?\s*[].=]")
-    return next((i for i in lines if begin.match(text[i])), lines.start)
 
 
 def read_jobs(path: str) -> JobFile:
@@ -137,7 +129,7 @@ def read_jobs(path: str) -> JobFile:
     text = tuple(read_file(path, GIVE).decode("utf-8-sig").splitlines())
     for word in parsed:
         if word not in SHARED_WORDS:
-            line = _line(word, text, range(len(text)))
+            line = line_of(word, text, range(len(text)))
             error = unknown("word", word, SHARED_WORDS)
             raise PlacerError(f"{path}:{line + 1}: {error.message}", error.hint)
     jobs = parsed.get("job", [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from placer.errors import PlacerError
-from placer.files.bounded_file import read_file
+from placer.files.bounded_file import line_of, read_file, read_toml
 from placer.market.books.folders import own_folder
 from placer.problem.words.meanings import unknown_word
 from placer.problem.words.values import check_words
@@ -171,16 +170,14 @@ def template() -> str:
 
 
 def _of_file(path: Path) -> Iterator[Setting]:
-    from placer.files.bounded_file import read_toml
-
     said = _short(path)
     text = read_file(str(path), GIVE).decode("utf-8-sig", errors="replace").splitlines()
     rows = read_toml(str(path), GIVE)
     tables = {name: rows.pop(name) for name in COMMANDS if isinstance(rows.get(name), dict)}
     for command, table in {"": rows, **tables}.items():
-        begin = _line(command, text) if command else 1
+        begin = line_of(command, text, range(len(text))) if command else 0
         for option, value in table.items():
-            where = f"{said}:{_line(option, text, begin)}"
+            where = f"{said}:{line_of(option, text, range(begin, len(text))) + 1}"
             setting = _setting(option, value, where, command)
             yield _beside(setting, path.parent) if setting.name in PATHS else setting
 
@@ -250,15 +247,6 @@ def _beside(setting: Setting, folder: Path) -> Setting:
         return str(folder / value) if is_path else value
 
     return replace(setting, value=there(setting.value))
-
-
-def _line(option: str, text: list[str], begin: int = 1) -> int:
-    """Return the line of an option in a file, from 1; it is looked for from ``begin`` on."""
-    name = re.escape(option)
-    name = rf"""(?:\w+\s*\.\s*)?["']?{name}["']?"""
-    pattern = re.compile(rf"\s*({name}\s*[=.]|\[+\s*{name}\b)")
-    numbered = enumerate(text[begin - 1 :], begin)
-    return next((number for number, line in numbered if pattern.match(line)), begin)
 
 
 def _short(path: Path) -> str:
