@@ -18,19 +18,27 @@ if TYPE_CHECKING:
     from placer.launch.export.export_plan import ExportPlan
 
 
-class Difference(Struct, frozen=True, kw_only=True):
-    """What changes between two results, and the conditions that hold."""
+class Found(Struct, frozen=True, kw_only=True):
+    """What was found, as its document."""
 
     document: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document."""
+        return dict(self.document)
+
+
+class Difference(Found, frozen=True):
+    """What changes between two results (``placer.diff/v1``), and the conditions that hold."""
 
     @property
     def failed(self) -> list[str]:
         """Return the changes that are not accepted."""
         return list(self.document["failed"])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the ``placer.diff/v1`` document."""
-        return dict(self.document)
+
+class Billed(Found, frozen=True):
+    """What was predicted beside what was charged (``placer.bill/v1``)."""
 
 
 class LaunchFiles(Struct, frozen=True, kw_only=True):
@@ -167,16 +175,6 @@ def export(
         files=exported(plan, target),
         apart={n: exported(each, target) for n, each in enumerate(others, 1) if n not in together},
     )
-
-
-class Billed(Struct, frozen=True, kw_only=True):
-    """What was predicted beside what was charged."""
-
-    document: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the ``placer.bill/v1`` document."""
-        return dict(self.document)
 
 
 @verb("bill", searches=0)
