@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from placer.errors import PlacerError
@@ -48,21 +47,8 @@ MORE = "more"
 FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
-    """One field of the form."""
-
-    name: str
-    label: str
-    help: str
-    example: str
-    value: str
-    wrong: bool = False
-    known: tuple[str, ...] = ()
-
-
-def fields_of(typed: Mapping[str, str], wrong: str = "") -> list[Field]:
-    """List the fields of the form with what was typed into them."""
+def fields_of(typed: Mapping[str, str], wrong: str = "") -> list[dict[str, Any]]:
+    """List the fields of the form with what was typed into them, for the template."""
     about = "A model that placer knows, a public model, or a size such as 7B."
     rows = {
         "model": (about, "roberta-xlm"),
@@ -71,15 +57,15 @@ def fields_of(typed: Mapping[str, str], wrong: str = "") -> list[Field]:
         "time_limit": ("How long the search may take.", "30s"),
     }
     return [
-        Field(
-            name=name,
-            label=LABELS.get(name, name.replace("_", " ")),
-            help=words.partition(".")[0] + ".",
-            example=example,
-            value=typed.get(name, ""),
-            wrong=wrong == name,
-            known=tuple(profile_names()) if name == "model" else (),
-        )
+        {
+            "name": name,
+            "label": LABELS.get(name, name.replace("_", " ")),
+            "help": words.partition(".")[0] + ".",
+            "example": example,
+            "value": typed.get(name, ""),
+            "wrong": wrong == name,
+            "known": profile_names() if name == "model" else (),
+        }
         for name, (words, example) in rows.items()
     ]
 
