@@ -21,11 +21,8 @@ from placer.launch.export.texts.environment import (
 )
 from placer.launch.export.texts.files import comments, filled, heading, shown, yaml_text
 from placer.launch.export.texts.readme import (
-    MANIFEST_FILE,
     MEET_FILE,
-    PLACES,
     WHEEL,
-    differing,
     fallback_file,
     meeting_bucket,
     meeting_files,
@@ -43,6 +40,8 @@ from placer.records import replace
 FILE = "skypilot.yaml"
 NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'
 SITE = Site(stays=False, meet=f"python3 {MEET_FILE}")
+MANIFEST_FILE = "PLACER_MANIFEST_FILE"
+"""Variable with the manifest of the placement that was taken."""
 SITE_OF_SEVERAL = replace(SITE, manifest=f'"${MANIFEST_FILE}"')
 """Where SkyPilot chooses among placements."""
 MEETING = "/placer-meeting"
@@ -164,7 +163,9 @@ def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
 
 
 def _alternatives(plan: ExportPlan, part: Part) -> dict[str, str]:
-    """Return the variables of each place that SkyPilot may choose, as one that holds JSON."""
+    """Return the variables that differ between the places that SkyPilot may choose, as one that
+    holds JSON: those of each place by its name.
+    """
     numbers = tried_together(plan)
     if not numbers:
         return {}
@@ -173,9 +174,13 @@ def _alternatives(plan: ExportPlan, part: Part) -> dict[str, str]:
     for number, other in zip(numbers, others, strict=True):
         (task,) = tasks(other).values()
         variables.append({**task.environment, MANIFEST_FILE: fallback_file(number)})
-    unlike = differing(variables[0], variables[1:])
-    places = [_region_of(one) for one in (plan, *others)]
-    return {PLACES: json.dumps(dict(zip(places, unlike, strict=True)))}
+    names = sorted({name for one in variables for name in one})
+    unlike = [name for name in names if len({one.get(name) for one in variables}) > 1]
+    told = {
+        _region_of(one): {name: own.get(name) for name in unlike}
+        for one, own in zip((plan, *others), variables, strict=True)
+    }
+    return {"PLACER_ALTERNATIVES": json.dumps(told)}
 
 
 def _one_task(plan: ExportPlan) -> bool:

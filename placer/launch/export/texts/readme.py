@@ -217,25 +217,9 @@ def out_folder(plan: ExportPlan) -> str:
     return f"{plan.manifest.name}-run"
 
 
-PLACES = "PLACER_ALTERNATIVES"
-"""Variables that differ from place to place, as JSON: those of each place by its name."""
-MANIFEST_FILE = "PLACER_MANIFEST_FILE"
-"""The manifest of the placement that was taken."""
-
-
 def fallback_file(number: int) -> str:
     """Return the name of the manifest of a fallback in the folder of an export."""
     return f"manifest-fallback-{number}.json"
-
-
-def differing(
-    variables: dict[str, str], others: Sequence[dict[str, str]]
-) -> list[dict[str, str | None]]:
-    """Return what each set of variables says where they are not all alike; None: not set."""
-    every = [variables, *others]
-    names = sorted({name for one in every for name in one})
-    unlike = [name for name in names if len({one.get(name) for one in every}) > 1]
-    return [{name: one.get(name) for name in unlike} for one in every]
 
 
 def order_words(plan: ExportPlan, together: Collection[int]) -> str:
