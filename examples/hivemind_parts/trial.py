@@ -72,7 +72,7 @@ def main() -> int:
         options.peers,
         options.steps,
         shaped=shaped,
-        more=["--calibration", str(folder / "calibration.json")],
+        calibration=folder / "calibration.json",
     )
     (folder / "trial.json").write_text(
         json.dumps({"reference": reference, "trial": found}, indent=2) + "\n"
@@ -176,10 +176,13 @@ def write_profile(folder: Path, pace: float, alone: float) -> None:
     (folder / f"{MODEL}.json").write_text(json.dumps(profile, indent=2) + "\n")
 
 
-def placer(*words: str) -> None:
-    """Run the command line, shown as one would type it; its own output goes to a file, since it is
-    long.
+def placer(*words: str, **options: Any) -> None:
+    """Run the command line with options, of which a list is one for each entry, shown as one would
+    type it; its own output goes to a file, since it is long.
     """
+    for name, value in options.items():
+        for each in value if isinstance(value, list) else [value]:
+            words += (f"--{name}", str(each))
     shown = " ".join(f"'{word}'" if set(word) & set("*&; ()") else word for word in words)
     print(f"$ placer {shown}", flush=True)
     done = subprocess.run(  # noqa: S603 - its own words
@@ -198,51 +201,32 @@ def trial(
     steps: int,
     *,
     shaped: bool = False,
-    more: list[str] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """Plan, export and train one swarm; returns what was expected and what was measured."""
+    """Plan, with ``more`` options, export and train one swarm; returns what was expected and what
+    was measured.
+    """
     folder.mkdir(exist_ok=True)
     profile = folder.parent / f"{MODEL}.json"
     pace = json.loads(profile.read_text())["rates"][0]["value"]
     batch = max(1, round(peers * pace * options.calculation / MICROBATCH)) * MICROBATCH
-    regions = len(groups)
-    words = [
-        "--model",
-        str(profile),
-        "--tbs",
-        str(batch),
-        "--exchange",
-        "all-reduce",
-        "--market",
-        "on-demand",
-        "--gpu",
-        DEVICE,
-    ]
-    words += [
-        "--use",
-        ",".join(groups),
-        "--workers",
-        f"{peers}..{peers}",
-        "--regions",
-        str(regions),
-        *(more or []),
-    ]
-    used = [group.partition("=")[0] for group in groups]
-    words += [
-        word for a in used for b in used if a != b for word in ("--link", f"{a}:{b}={options.link}")
-    ]
+    places = [group.partition("=")[0] for group in groups]
     plan, script = folder / "plan.json", Path(__file__).parents[1] / "hivemind_roberta_tiny.py"
-    placer("recommend", *words, "--manifest", str(plan))
     placer(
-        "export",
-        str(plan),
-        "--to",
-        "hivemind",
-        "--dir",
-        str(folder / "launch"),
-        "--train",
-        str(script),
+        "recommend",
+        model=profile,
+        tbs=batch,
+        exchange="all-reduce",
+        market="on-demand",
+        gpu=DEVICE,
+        use=",".join(groups),
+        workers=f"{peers}..{peers}",
+        regions=len(groups),
+        **more,
+        link=[f"{a}:{b}={options.link}" for a, b in itertools.permutations(places, 2)],
+        manifest=plan,
     )
+    placer("export", str(plan), to="hivemind", dir=folder / "launch", train=script)
     manifest = read_manifest(json.loads(plan.read_text()), str(plan))
     return summary(
         folder / "launch",
