@@ -24,8 +24,6 @@ from placer.records import Json
 from placer.service import openapi
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State, Store
-from placer.service.metrics import CONTENT_TYPE as METRICS_TYPE
-from placer.service.metrics import Metrics, age_s
 from placer.service.pages import routes as pages
 from placer.service.pages.report import Reports
 from placer.service.problems import (
@@ -42,7 +40,8 @@ from placer.service.problems import (
 from placer.service.questions.body import WordError, question_of, question_of_list
 from placer.service.questions.words import LISTS, VERBS
 from placer.service.settings import Settings
-from placer.service.traces import span
+from placer.service.telemetry import CONTENT_TYPE as METRICS_TYPE
+from placer.service.telemetry import Metrics, age_s, span
 from placer.service.working.messages import Outcome, Question, Reply
 from placer.service.working.pool import Pool
 

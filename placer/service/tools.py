@@ -20,12 +20,12 @@ from placer.records import Json, replace
 from placer.report.blocks import asides, in_text
 from placer.report.contents import contents
 from placer.report.draw.terminal import plain_text
-from placer.service.metrics import Metrics
 from placer.service.openapi import body_schema
 from placer.service.problems import GateError, refused
 from placer.service.questions.body import question_of, question_of_list
 from placer.service.questions.words import LISTS, VERBS, words_of
 from placer.service.settings import Settings, listen
+from placer.service.telemetry import Metrics
 from placer.service.working.messages import Outcome, Question, Reply
 from placer.service.working.pool import Pool
 from placer.service.working.session import said

@@ -17,9 +17,9 @@ from served import LONG, QUESTION, Served, serving
 from placer.errors import PlacerError
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State, Store
-from placer.service.metrics import Metrics
 from placer.service.problems import GateError, refused
 from placer.service.settings import Settings
+from placer.service.telemetry import Metrics
 from placer.service.working.messages import Outcome, Reply
 from placer.service.working.pool import Pool
 

@@ -20,9 +20,9 @@ from listening import listeners
 from served import BOOK, LONG, QUESTION, Served, serving
 
 from conftest import Run
-from placer.service.metrics import Metrics
 from placer.service.problems import FullError
 from placer.service.settings import Settings
+from placer.service.telemetry import Metrics
 from placer.service.working.messages import Outcome, Question, Reply
 from placer.service.working.pool import Pool
 from placer.service.working.worker import Worker

@@ -11,8 +11,8 @@ from served import QUESTION, serving
 
 from conftest import ROOT
 from placer.errors import PlacerError
-from placer.service import traces
-from placer.service.metrics import Metrics
+from placer.service import telemetry
+from placer.service.telemetry import Metrics
 from placer.service.working.messages import Outcome, Reply
 
 
@@ -56,10 +56,10 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a collector is named and OpenTelemetry is not here, one line says what to install."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    traces.tracer.cache_clear()
+    telemetry.tracer.cache_clear()
     with pytest.raises(PlacerError, match="OpenTelemetry is missing") as error:
-        traces.tracer()
-    traces.tracer.cache_clear()
+        telemetry.tracer()
+    telemetry.tracer.cache_clear()
     assert "placer-advisor[otel]" in error.value.hint
 
 

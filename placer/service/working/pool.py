@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 
 from placer.market.books.folders import own_books
 from placer.market.books.layers import pin_file
-from placer.service.metrics import Metrics
 from placer.service.problems import FullError
 from placer.service.settings import Settings
-from placer.service.traces import span, tracer
+from placer.service.telemetry import Metrics, span, tracer
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
 from placer.service.working.worker import CANCEL, GoneError, Worker
 

@@ -1,14 +1,21 @@
-"""What the service counts, as Prometheus reads it."""
+"""What the service counts, as Prometheus reads it; and traces of requests and questions, which
+OpenTelemetry sends where its own variables say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from placer.errors import PlacerError
 from placer.service.working.messages import Book, Reply
+from placer.version import __version__, install_line
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 SECONDS = (0.005, 0.02, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
@@ -84,3 +91,39 @@ def age_s(as_of: str, now: datetime | None = None) -> float | None:
         return None
     midnight = datetime.combine(day, time(), tzinfo=UTC)
     return max(0.0, ((now or datetime.now(UTC)) - midnight).total_seconds())
+
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+"""Without one of these nothing is traced."""
+
+
+@cache
+def tracer() -> Any:
+    """Return what makes spans; None where nobody asks for them.
+
+    Raise `PlacerError` if packages for it are missing.
+    """
+    if not any(map(os.environ.get, ENDPOINTS)):
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        asked = next(filter(os.environ.get, ENDPOINTS))
+        hint = f"install it: {install_line('otel')}, or unset the variable"
+        raise PlacerError(f"{asked} is set, and OpenTelemetry is missing", hint) from None
+    os.environ.setdefault("OTEL_SERVICE_NAME", "placer")
+    provider = TracerProvider()  # sends what is left when the process ends
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider.get_tracer("placer", __version__)
+
+
+@contextmanager
+def span(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Time something as a part of what is timed around it; yields what takes its attributes."""
+    if tracer() is None:
+        yield lambda attributes: None
+        return
+    with tracer().start_as_current_span(name) as own:
+        yield own.set_attributes
