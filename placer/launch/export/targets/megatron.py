@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.targets.torchrun import Trainer, check_trainable, inner_of, trainer_files
 from placer.launch.export.texts.environment import architecture_of
-from placer.launch.export.texts.files import comments, filled, heading, yaml_text
+from placer.launch.export.texts.files import comments, filled, filled_tree, heading, yaml_text
 from placer.workload.island.divisions import piece_layers
 from placer.workload.island.transports import MIB, bucket_mib
 from placer.workload.profile import fp32_bytes
@@ -55,54 +57,28 @@ def settings(plan: ExportPlan) -> dict[str, dict[str, Any] | str]:
     are Megatron's defaults: a recipe has others. Ranks are those of `World`: Megatron's order is
     tp-cp-ep-dp-pp.
     """
-    inner = inner_of(plan.manifest.groups[0])
-    tokens = architecture_of(plan.manifest).sequence_length
+    manifest, inner = plan.manifest, inner_of(plan.manifest.groups[0])
+    architecture = architecture_of(manifest)
     granularity, method, unit = RECOMPUTED[inner.checkpointing]
-    sharded, experts = inner.sharding == "zero-1", inner.expert_parallel > 1
-    apart = len({group.place for group in plan.manifest.groups}) > 1
-    whole = fp32_bytes(plan.manifest.model.gradient_bytes, plan.manifest.exchange.compression)
+    whole = fp32_bytes(manifest.model.gradient_bytes, manifest.exchange.compression)
     here = whole / inner.tensor_parallel / inner.pipeline
-    return {
-        "train": {
-            "micro_batch_size": inner.microbatch,
-            "global_batch_size": plan.manifest.exchange.target_batch_size,
-        },
-        "dataset": {"seq_length": tokens},
-        "model": {
-            "seq_length": tokens,
-            "tensor_model_parallel_size": inner.tensor_parallel,
-            "sequence_parallel": inner.tensor_parallel > 1,
-            "pipeline_model_parallel_size": inner.pipeline,
-            "virtual_pipeline_model_parallel_size": (
-                inner.virtual_stages if inner.virtual_stages > 1 else None
-            ),
-            "pipeline_model_parallel_layout": _layout(plan) if inner.pipeline > 1 else None,
-            "context_parallel_size": inner.context_parallel,
-            "expert_model_parallel_size": inner.expert_parallel,
-            **(
-                {"expert_tensor_parallel_size": 1, "moe_token_dispatcher_type": "alltoall"}
-                if experts
-                else {}
-            ),
-            "mtp_num_layers": None,  # heads that predict further tokens are not priced
-            "recompute_granularity": granularity,
-            "recompute_method": method,
-            "recompute_num_layers": unit,
-        },
-        "ddp": {
-            "use_distributed_optimizer": sharded,
-            "overlap_grad_reduce": True,
-            "overlap_param_gather": sharded,
-            # Parameters of FP32; each bucket waits for round trips between regions.
-            **({"bucket_size": bucket_mib(here) * MIB // 4} if apart else {}),
-        },
-        "optimizer": {"use_distributed_optimizer": sharded},
-        "mixed_precision": TRAINER.precisions[inner.precision],
+    # Layers of each piece: E the embedding, t a layer, L the loss.
+    pieces = "|".join("t" * layers for layers in piece_layers(architecture, inner))
+    values = {
+        **structs.asdict(inner),
+        "batch": manifest.exchange.target_batch_size,
+        "tokens": architecture.sequence_length,
+        "divides_sequences": inner.tensor_parallel > 1,
+        "virtual": inner.virtual_stages if inner.virtual_stages > 1 else None,
+        "layout": f"E{pieces}L" if inner.pipeline > 1 else None,
+        "divides_experts": inner.expert_parallel > 1,
+        "granularity": granularity,
+        "method": method,
+        "unit": unit,
+        "sharded": inner.sharding == "zero-1",
+        "apart": len({group.place for group in manifest.groups}) > 1,
+        "bucket": bucket_mib(here) * MIB // 4,
+        "precision": TRAINER.precisions[inner.precision],
     }
-
-
-def _layout(plan: ExportPlan) -> str:
-    """Return the layers of each piece: E the embedding, t a layer, L the loss."""
-    inner = inner_of(plan.manifest.groups[0])
-    pieces = piece_layers(architecture_of(plan.manifest), inner)
-    return f"E{'|'.join('t' * layers for layers in pieces)}L"
+    decided: dict[str, dict[str, Any] | str] = filled_tree("megatron.yaml", values)
+    return decided
