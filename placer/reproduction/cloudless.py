@@ -9,7 +9,6 @@ published ranges, not against them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from placer.cost_model.estimate import Estimate, estimate
@@ -54,6 +53,8 @@ REGIONS = {
 SPLITS = {"equal data": (2, 2, 2), "data 2 : 1": (4, 2, 2), "data 3 : 1": (6, 2, 2)}
 """Samples in each region, in millions; they must stay."""
 STRATEGIES = ("model-averaging", "asgd-ga")
+SAVED = "saved"
+"""Share of the cost that the elastic choice saves."""
 EQUAL = 1 - 1e-6
 """Share of the throughput that counts as equal time."""
 NOTES = (
@@ -67,45 +68,22 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
-    """One case: everything rented, and the elastic choice that is as fast."""
-
-    group: str
-    label: str
-    rented: Estimate
-    elastic: Estimate
-
-    @property
-    def saved(self) -> float:
-        """Share of the cost that the elastic choice saves."""
-        return 1 - self.elastic.usd_per_hour.total / self.rented.usd_per_hour.total
-
-
-@dataclass(frozen=True, slots=True)
-class SpeedUp:
-    """One strategy against a synchronous all-reduce of the same machines."""
-
-    group: str
-    label: str
-    times: float
-
-
 def reproduce() -> Reproduction:
     """Work out the cases and put the published ranges beside them."""
     book = load_catalog(BOOK)
-    cases, faster = list(elastic_cases(book)), list(speed_ups(book))
-    findings = {"L01": _saving(cases), "L02": _speed(faster)}
+    costs = [row for case in elastic_cases(book) for row in _cost_rows(*case)]
+    speeds = list(speed_rows(book))
+    saved = [row.ours for row in costs if row.quantity == SAVED]
+    findings = {"L01": _saving(saved), "L02": _speed([row.ours for row in speeds])}
     claims = judged_claims(FOLDER, lambda claim: findings[claim.id])
-    rows = [row for case in cases for row in _cost_rows(case)]
-    rows += [_row(one, "times as fast as synchronous", "x", one.times) for one in faster]
-    return reproduction(
-        paper="cloudless", title=TITLE, rows=tuple(rows), claims=claims, notes=NOTES
-    )
+    rows = (*costs, *speeds)
+    return reproduction(paper="cloudless", title=TITLE, rows=rows, claims=claims, notes=NOTES)
 
 
-def elastic_cases(book: Catalog) -> Iterator[Case]:
-    """Rent everything, then look for the cheapest choice that is as fast, in each case."""
+def elastic_cases(book: Catalog) -> Iterator[tuple[str, str, Estimate, Estimate]]:
+    """Rent everything, then look for the cheapest choice that is as fast; yield the group and label
+    of each case, and both.
+    """
     for group, split, model in product(REGIONS, SPLITS, MODELS):
         placement, problem = _everything(group, split, model, "model-averaging", book)
         rented = estimate(placement, problem)
@@ -116,16 +94,17 @@ def elastic_cases(book: Catalog) -> Iterator[Case]:
         options = SolveOptions(gap=0.0, break_ties=False)  # its price is shown alone
         elastic = solve(replace(problem, requirements=wish), "exact", options).estimate
         if elastic is not None:
-            yield Case(group=group, label=f"{model}, {split}", rented=rented, elastic=elastic)
+            yield group, f"{model}, {split}", rented, elastic
 
 
-def speed_ups(book: Catalog) -> Iterator[SpeedUp]:
+def speed_rows(book: Catalog) -> Iterator[PaperRow]:
     """Compare each strategy with a synchronous all-reduce at equal samples to target."""
     for group, model in product(REGIONS, MODELS):
         plain = _effective(group, model, "all-reduce", book)
         for strategy in STRATEGIES:
             times = _effective(group, model, strategy, book) / plain
-            yield SpeedUp(group, f"{model}, {strategy}", times)
+            case = f"{model}, {strategy}"
+            yield _row(group, case, "times as fast as synchronous", "x", times)
 
 
 def _effective(group: str, model: str, strategy: str, book: Catalog) -> float:
@@ -152,23 +131,20 @@ def _everything(
     ), problem
 
 
-def _cost_rows(case: Case) -> Iterator[PaperRow]:
-    for quantity, unit, ours in (
-        ("everything rented", "USD/h", case.rented.usd_per_hour.total),
-        ("elastic", "USD/h", case.elastic.usd_per_hour.total),
-        ("saved", "%", 100 * case.saved),
-    ):
-        yield _row(case, quantity, unit, ours)
+def _cost_rows(group: str, case: str, rented: Estimate, elastic: Estimate) -> Iterator[PaperRow]:
+    usd, least = rented.usd_per_hour.total, elastic.usd_per_hour.total
+    yield _row(group, case, "everything rented", "USD/h", usd)
+    yield _row(group, case, "elastic", "USD/h", least)
+    yield _row(group, case, SAVED, "%", 100 * (1 - least / usd))
 
 
-def _row(of: Case | SpeedUp, quantity: str, unit: str, ours: float) -> PaperRow:
+def _row(group: str, case: str, quantity: str, unit: str, ours: float) -> PaperRow:
     return paper_row(
-        groups=(of.group,), label=of.label, family=of.label, quantity=quantity, unit=unit, ours=ours
+        groups=(group,), label=case, family=case, quantity=quantity, unit=unit, ours=ours
     )
 
 
-def _saving(cases: list[Case]) -> Finding:
-    saved = [100 * case.saved for case in cases]
+def _saving(saved: list[float]) -> Finding:
     return Finding(
         Verdict.UNDECIDED,
         f"placer's own cases save {min(saved):.1f} to {max(saved):.1f} % at equal time, none "
@@ -178,8 +154,7 @@ def _saving(cases: list[Case]) -> Finding:
     )
 
 
-def _speed(faster: list[SpeedUp]) -> Finding:
-    times = [speed_up.times for speed_up in faster]
+def _speed(times: list[float]) -> Finding:
     return Finding(
         Verdict.UNDECIDED,
         f"{min(times):.2f} to {max(times):.2f} times a synchronous all-reduce in placer's own "
