@@ -48,6 +48,8 @@ HOSTILE = [
     "a\\'b\\\nc",
     "| a | `b` <script>x</script> [c](javascript:d)",
     "",
+    "{{ name }}",
+    "{% include start.sh %}",
 ]
 FREE = {
     "model": ("name",),
