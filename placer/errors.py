@@ -98,18 +98,7 @@ class FailureError(PlacerError):
 
 
 KINDS: Mapping[int, type[PlacerError]] = MappingProxyType(
-    {
-        kind.code: kind
-        for kind in (
-            BadInputError,
-            InfeasibleError,
-            LimitError,
-            DataError,
-            SourceError,
-            FailureError,
-        )
-    }
-    | {130: LimitError}
+    {kind.code: kind for kind in PlacerError.__subclasses__()} | {130: LimitError}
 )
 """Class of an error by its exit code; 130: Ctrl-C."""
 
