@@ -376,15 +376,17 @@ def _block(row: Mapping[str, Any], book: Catalog, slots: Slots) -> tuple[VmOffer
     usd = _number(row.get("usd", 0.0), f"block '{name}': usd")
     if usd < 0:
         raise PlacerError(f"block '{name}': usd {usd:g}", "give what it costs, or 0")
-    offer = _paid(words, book, f"block {name}")
     first, end = slots.after(start or 0.0), slots.until((start or 0.0) + long)
-    return offer, Block(
-        name=name,
-        offer=kind_of(offer),
-        machines=words["machines"],
-        slots=range(first, max(first, end)),
-        usd=usd,
-    )
+    there = range(first, max(first, end))
+    return _made(_paid(words, book, f"block {name}"), name, words["machines"], there, usd)
+
+
+def _made(
+    offer: VmOffer, name: str, machines: int, there: range, usd: float
+) -> tuple[VmOffer, Block]:
+    """Return an offer with the block of its machines, which are there in some slots."""
+    block = Block(name=name, offer=kind_of(offer), machines=machines, slots=there, usd=usd)
+    return offer, block
 
 
 def _offered(
@@ -401,14 +403,7 @@ def _offered(
             continue
         name = f"{row.name or 'block'}-{number}"
         offer = _paid_like(_like_offered(row, book, str(path)), name, row.machines, row.source)
-        block = Block(
-            name=name,
-            offer=kind_of(offer),
-            machines=row.machines,
-            slots=range(after, until),
-            usd=row.usd,
-        )
-        made.append((offer, block))
+        made.append(_made(offer, name, row.machines, range(after, until), row.usd))
     return made
 
 
