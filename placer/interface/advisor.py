@@ -40,13 +40,13 @@ from placer.records import replace
 if TYPE_CHECKING:  # loaded by the verbs that need them
     from placer.advice.explanation.explain import Explanation
     from placer.advice.frontier.points import Frontier
-    from placer.advice.recommendation.wider_proofs import WiderProofs
     from placer.interface.by_hand import Comparison, PlacementEstimate
     from placer.market.catalog import Catalog
     from placer.problem.placement import Placement
     from placer.problem.problem import Problem
     from placer.solving.answer import SolveOptions
     from placer.solving.result import Result
+    from placer.solving.wider_proofs import WiderProofs
     from placer.validation.simulation.replay import Simulation
     from placer.workload.profile import ModelProfile
 
@@ -413,7 +413,7 @@ class Advisor:
 
     def _proofs_about(self, problem: Problem) -> WiderProofs | None:
         """Return what earlier requests proved of wider questions on the same book and model."""
-        from placer.advice.recommendation.wider_proofs import WiderProofs
+        from placer.solving.wider_proofs import WiderProofs
 
         with self._lock:
             if self._proofs is None:

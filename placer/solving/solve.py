@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
@@ -26,7 +26,6 @@ from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError, unknown
 from placer.files.whole_files import write_whole
 from placer.market.carbon import NO_GRID
-from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.workers.admission import STALE
 from placer.records import replace
@@ -36,28 +35,14 @@ from placer.solving.answer import Answer, SolveOptions, stopped_by
 from placer.solving.result import Result
 from placer.version import install_line
 
+if TYPE_CHECKING:
+    from placer.solving.wider_proofs import WiderProofs
 
-class EarlierAnswers(Protocol):
-    """Answers of earlier questions, for those that have a part of their placements."""
-
-    def answer(self, problem: Problem, solver: str, options: SolveOptions) -> Result | None:
-        """Return one that is the answer of this question too; None where there is none."""
-
-    def wider(self, problem: Problem, solver: str, options: SolveOptions) -> Problem | None:
-        """Return a question whose answer is likely that of this one, and found sooner."""
-
-    def hint(self, problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
-        """Return a placement that keeps the limits of this question."""
-
-    def keep(self, result: Result, options: SolveOptions) -> None:
-        """Keep what was found."""
-
-
-_EARLIER: ContextVar[EarlierAnswers | None] = ContextVar("earlier_answers", default=None)
+_EARLIER: ContextVar[WiderProofs | None] = ContextVar("earlier_answers", default=None)
 
 
 @contextmanager
-def knowing(earlier: EarlierAnswers | None) -> Iterator[None]:
+def knowing(earlier: WiderProofs | None) -> Iterator[None]:
     """Let every question that is asked while this lasts have the answers of earlier ones, and keep
     its own for later ones; with None, none does.
     """
@@ -97,7 +82,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
 
 
 def _known_or_searched(
-    problem: Problem, solver: str, options: SolveOptions, run: Run, earlier: EarlierAnswers
+    problem: Problem, solver: str, options: SolveOptions, run: Run, earlier: WiderProofs
 ) -> Result:
     """Return an earlier answer that is one of this question, or of a wider one; else search."""
     known = earlier.answer(problem, solver, options)

@@ -7,7 +7,6 @@ import pytest
 
 from instances import random_problem
 from placer.advice.recommendation.recommend import recommend
-from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.limits import violations
 from placer.interface.advisor import Advisor
 from placer.problem.admitted_exchanges import same_servers, server_at
@@ -17,6 +16,7 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import knowing, solve
+from placer.solving.wider_proofs import WiderProofs
 from placer.workload.profile import load_profile
 
 OPTIONS = SolveOptions(time_limit_s=100)

@@ -39,7 +39,6 @@ from placer.advice.recommendation.price_risk import (
     outlier_sentences,
     price_risk,
 )
-from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.documents.schemas.proofs import tail_share
@@ -54,6 +53,7 @@ from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.solving.solve import knowing, solve
+from placer.solving.wider_proofs import WiderProofs
 from placer.units import format_plain, format_usd
 
 Alternatives = bool | Literal["short"]

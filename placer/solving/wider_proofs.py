@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from placer.advice.recommendation.nearest import wanting
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import quota_use, violations
 from placer.cost_model.objective import objective_of
@@ -268,7 +267,7 @@ def _same_placements(problem: Problem, quota_gpus: int | None) -> bool:
         return True
     if wish.datasets or wish.data_store is not None or wish.used:
         return False
-    looser = wanting(problem, quota_gpus=quota_gpus)
+    looser = replace(problem, requirements=replace(wish, quota_gpus=quota_gpus))
     served = any(name == "parameter-server" for name, _ in problem.modes)
     return not served or same_servers(problem, looser)
 
