@@ -8,7 +8,19 @@ import math
 import numpy as np
 import pytest
 
-from placer.advice.policy.policies import POLICIES, fixed, migrate, on_demand, span, step
+from placer.advice.policy.policies import (
+    POLICIES,
+    changed,
+    fixed,
+    hours_for,
+    migrate,
+    on_demand,
+    ran,
+    span,
+    start,
+    step,
+    work_in,
+)
 from placer.advice.policy.replay import (
     offline_bound,
     offline_optimum,
@@ -16,7 +28,6 @@ from placer.advice.policy.replay import (
     starts_of,
     ticks_of,
 )
-from placer.advice.policy.state import changed, hours_for, ran, start, work_in
 from placer.advice.policy.trace import Job, Market, Observation, lives_h, steady
 from placer.errors import PlacerError
 from placer.records import replace

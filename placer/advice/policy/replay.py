@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placer.advice.policy.policies import POLICIES, Rule, policy_named, step
-from placer.advice.policy.state import State, start
+from placer.advice.policy.policies import POLICIES, Rule, State, policy_named, start, step
 from placer.advice.policy.trace import Job, Market, Observation, Trace
 from placer.advice.runner.runner import Opener, answers, here
 from placer.documents.schemas import worlds

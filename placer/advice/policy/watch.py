@@ -13,8 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import to_builtins
 
-from placer.advice.policy.policies import decide, span
-from placer.advice.policy.state import State, after_losses, checkpoint_usd, ran, start
+from placer.advice.policy.policies import (
+    State,
+    after_losses,
+    checkpoint_usd,
+    decide,
+    ran,
+    span,
+    start,
+)
 from placer.advice.policy.trace import MEMORY_H, Job, Market, Observation, observed
 from placer.documents.schemas.worlds import Action, Watch
 from placer.errors import PlacerError, unknown
