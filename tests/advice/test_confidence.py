@@ -15,7 +15,7 @@ from placer.cost_model.outlook.totals import totals_of
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
-from placer.solving.confident_plan import ConfidentPlan, assured
+from placer.solving.result import ConfidentPlan, assured
 
 QUESTION: dict[str, Any] = {
     "tokens": "2B",

@@ -12,8 +12,7 @@ from placer.market.scaled_market import with_one_price, with_scaled_egress, with
 from placer.problem.problem import Problem
 from placer.problem.words.changes import AT_BOOK_FIGURES
 from placer.records import replace
-from placer.solving.confident_plan import HIGH, WITHOUT
-from placer.solving.result import Result
+from placer.solving.result import HIGH, WITHOUT, Result
 from placer.solving.solve import solve
 
 

@@ -28,8 +28,7 @@ from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
-from placer.solving.confident_plan import ConfidentPlan, Rank, assured
-from placer.solving.result import Result
+from placer.solving.result import ConfidentPlan, Rank, Result, assured
 from placer.solving.solve import solve
 from placer.units import SECONDS_PER_HOUR
 

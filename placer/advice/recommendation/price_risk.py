@@ -22,8 +22,7 @@ from placer.problem.words.changes import AT_BOOK_FIGURES, book_changed_again
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Warn
-from placer.solving.confident_plan import HIGH, USUAL, WITHOUT, PriceCase, PriceRisk
-from placer.solving.result import Option, Result
+from placer.solving.result import HIGH, USUAL, WITHOUT, Option, PriceCase, PriceRisk, Result
 from placer.solving.solve import solve
 from placer.units import SECONDS_PER_HOUR, format_usd
 

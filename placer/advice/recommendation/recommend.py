@@ -50,8 +50,7 @@ from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status, Warn
-from placer.solving.confident_plan import ConfidentPlan
-from placer.solving.result import Option, Result
+from placer.solving.result import ConfidentPlan, Option, Result
 from placer.solving.solve import knowing, solve
 from placer.solving.wider_proofs import WiderProofs
 from placer.units import format_plain, format_usd

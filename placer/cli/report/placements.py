@@ -18,8 +18,7 @@ from placer.report.blocks import table, without_empty_columns
 from placer.report.draw.terminal import GAP, table_lines
 from placer.report.figures import Document, devices_words, headline, tokens_per_sample
 from placer.report.kinds.shared.placement import plan_words
-from placer.solving.confident_plan import ConfidentPlan
-from placer.solving.result import Option, Result
+from placer.solving.result import ConfidentPlan, Option, Result
 from placer.units import (
     counted,
     format_duration,
