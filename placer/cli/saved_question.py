@@ -59,7 +59,7 @@ def read_question(
                 "give --model NAME, or a result that 'placer recommend -o' wrote",
             )
         return Question(model, {**words})
-    from placer.advice.worlds.changed_question import apply
+    from placer.advice.worlds.whatif import apply
     from placer.documents.present_book import reopened_answer, reopened_problem
     from placer.problem.words.changes import parse_changes
 

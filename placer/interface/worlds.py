@@ -74,7 +74,7 @@ def sweep(
     from placer.advice.runner.runner import opener, options_of_each
     from placer.advice.sweep.file import parse_axis, parse_shard
     from placer.advice.sweep.run import run_sweep
-    from placer.advice.worlds.changed_question import apply
+    from placer.advice.worlds.whatif import apply
     from placer.problem.words.changes import parse_changes
 
     jobs, dask = words["jobs"], words["dask"]

@@ -26,9 +26,8 @@ from placer.advice.robustness.regret import assess
 from placer.advice.robustness.uncertainty import changes_of, parse_boxes
 from placer.advice.sweep.file import parse_axis
 from placer.advice.sweep.run import run_sweep
-from placer.advice.worlds.changed_question import apply
 from placer.advice.worlds.replan import replan
-from placer.advice.worlds.whatif import what_if
+from placer.advice.worlds.whatif import apply, what_if
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.documents.manifest.manifest_reader import read_manifest

@@ -24,7 +24,7 @@ from placer.advice.robustness.uncertainty import (
     parse_boxes,
     sampled,
 )
-from placer.advice.worlds.changed_question import apply
+from placer.advice.worlds.whatif import apply
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import LIMIT_CODES, evaluated
 from placer.cost_model.objective import objective_of

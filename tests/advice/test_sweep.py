@@ -18,7 +18,7 @@ from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
 from placer.advice.sweep.file import append, merged, parse_axis, points_of, read_points
 from placer.advice.sweep.run import Sweep, run_sweep
-from placer.advice.worlds.changed_question import apply
+from placer.advice.worlds.whatif import apply
 from placer.errors import PlacerError
 from placer.problem.words.changes import parse_changes
 from placer.report.stretches import breakpoints, stretches

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import OBJECTIVES, random_problem, two_places, wide_problem, wishing
-from placer.advice.worlds.changed_question import apply
-from placer.advice.worlds.whatif import what_if
+from placer.advice.worlds.whatif import apply, what_if
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.advice.worlds.changed_question import apply
+from placer.advice.worlds.whatif import apply
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.problem import Problem

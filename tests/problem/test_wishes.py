@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.advice.worlds.changed_question import apply
+from placer.advice.worlds.whatif import apply
 from placer.cli.ask import estimate, explain, pareto, recommend, worlds
 from placer.cli.command import OWN_FILES
 from placer.documents.result_parts import request_document

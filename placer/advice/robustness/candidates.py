@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from placer.advice.recommendation.equal_machines import best_equal_machines
 from placer.advice.recommendation.nearest import wanting
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, sampled
-from placer.advice.worlds.changed_question import apply
+from placer.advice.worlds.whatif import apply
 from placer.cost_model.convergence import multiplier_of, samples_to_target
 from placer.cost_model.dollars import compute_usd_per_hour
 from placer.cost_model.estimate import Outcome, evaluate, offers_of, workers_of

@@ -17,8 +17,7 @@ from placer.advice.sweep.file import (
     points_of,
     question_digest,
 )
-from placer.advice.worlds.changed_question import apply, set_wish
-from placer.advice.worlds.whatif import figures_of
+from placer.advice.worlds.whatif import apply, figures_of, set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes

@@ -11,8 +11,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from placer.advice.recommendation.nearest import wanting
-from placer.advice.worlds.changed_question import apply
-from placer.advice.worlds.whatif import Kept, keep
+from placer.advice.worlds.whatif import Kept, apply, keep
 from placer.cost_model.estimate import estimate, replanned
 from placer.documents.manifest.types import Manifest
 from placer.documents.result_parts import (
