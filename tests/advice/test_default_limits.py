@@ -10,7 +10,7 @@ import placer
 from instances import sized_problem
 from placer.advice.explanation.explain import explain
 from placer.advice.recommendation.bottlenecks import needs_reservation
-from placer.advice.recommendation.nearest import nearest
+from placer.advice.recommendation.other_answers import nearest
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
 from placer.records import replace

@@ -27,7 +27,7 @@ from placer.advice.explanation.explain import explain, why_not
 from placer.advice.explanation.marginal_values import stay_or_leave, worth_of_more
 from placer.advice.explanation.subject import Asker, read_subject
 from placer.advice.explanation.wishes import find_conflict, wishes_of, without
-from placer.advice.recommendation.nearest import wanting
+from placer.advice.recommendation.other_answers import wanting
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog

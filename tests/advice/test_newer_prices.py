@@ -4,7 +4,7 @@ import pytest
 from certain import certain
 
 from instances import offer, two_places
-from placer.advice.recommendation import preferred
+from placer.advice.recommendation import other_answers
 from placer.advice.recommendation.recommend import recommend
 from placer.market.catalog import Setting
 from placer.problem.problem import Problem
@@ -67,9 +67,9 @@ def test_newer_prices_are_searched_about_as_long_as_all(monkeypatch: pytest.Monk
         limits.append(options.time_limit_s)
         return replace(solve(problem, solver, options), status=Status.TIME_LIMIT)
 
-    monkeypatch.setattr(preferred, "solve", stopped)
+    monkeypatch.setattr(other_answers, "solve", stopped)
     result = answer(asked(1.09))
-    assert limits == [preferred.NEWER_S]
+    assert limits == [other_answers.NEWER_S]
     assert places(result) == ("gcp/b",)
     assert result.bound == pytest.approx(1.0, rel=2e-3)
     assert not result.proved
@@ -106,4 +106,4 @@ def test_at_the_figures_of_the_book_no_price_is_too_old() -> None:
     plain = replace(problem, catalog=two_places().catalog)
     plain = replace(plain, catalog=replace(plain.catalog, offers=problem.catalog.offers))
     result = solve(plain, "exact", SolveOptions())
-    assert preferred.at_newer_prices(result, "exact", SolveOptions()) is result
+    assert other_answers.at_newer_prices(result, "exact", SolveOptions()) is result

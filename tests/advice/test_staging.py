@@ -7,7 +7,7 @@ import pytest
 
 import placer
 from instances import reading_problem
-from placer.advice.recommendation.preferred import UNPROVED, at_copy
+from placer.advice.recommendation.other_answers import UNPROVED, at_copy
 from placer.cost_model.outlook.totals import totals_of
 from placer.interface.advisor import Advisor
 from placer.problem.contradictions import contradiction

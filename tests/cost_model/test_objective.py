@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from conftest import ROOT
 from instances import carbon_problem, offer, question, two_places
-from placer.advice.recommendation.nearest import nearest
+from placer.advice.recommendation.other_answers import nearest
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import LIMIT_CODES, broken_limits, violations
 from placer.cost_model.objective import Objective, gap_between, objective_named, objective_of

@@ -8,7 +8,7 @@ import pytest
 
 from instances import island_problem, question, random_problem, total_problem, two_places, wishing
 from placer.advice.confidence.choice import chance_in_time
-from placer.advice.recommendation.nearest import nearest
+from placer.advice.recommendation.other_answers import nearest
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.outlook.totals import totals_of

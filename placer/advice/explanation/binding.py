@@ -7,7 +7,7 @@ from itertools import combinations
 
 from placer.advice.explanation.subject import Asker, Trial
 from placer.advice.explanation.wishes import Wish, wishes_of, without
-from placer.advice.recommendation.nearest import wanting
+from placer.advice.recommendation.other_answers import wanting
 from placer.cost_model.estimate import replanned
 from placer.cost_model.limits import joint_use, quota_use, violations
 from placer.cost_model.outlook.totals import totals_of

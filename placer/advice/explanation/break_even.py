@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from placer.advice.explanation.subject import Asker, Subject, Trial
-from placer.advice.recommendation.nearest import wanting
+from placer.advice.recommendation.other_answers import wanting
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import broken_limits
 from placer.documents.schemas.explanation import BreakEven

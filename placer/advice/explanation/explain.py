@@ -31,7 +31,7 @@ from placer.advice.explanation.subject import (
     tempting,
 )
 from placer.advice.explanation.wishes import Wish, find_conflict, remedy, wishes_of
-from placer.advice.recommendation.preferred import preferred
+from placer.advice.recommendation.other_answers import preferred
 from placer.cost_model.limits import LIMIT_CODES, violations
 from placer.cost_model.objective import objective_of
 from placer.documents.result_parts import data_document, placement_document, request_document

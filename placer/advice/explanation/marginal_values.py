@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from placer.advice.explanation.binding import BETTER, cheapest_from, gain_of, improves, with_bucket
 from placer.advice.explanation.subject import Asker, Trial
-from placer.advice.recommendation.nearest import wanting
+from placer.advice.recommendation.other_answers import wanting
 from placer.cost_model.estimate import LinkUse
 from placer.cost_model.limits import quota_use
 from placer.documents.schemas.explanation import Binding, Staying, Worth

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal
 
-from placer.advice.recommendation.nearest import wanting
+from placer.advice.recommendation.other_answers import wanting
 from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import aimed_at, objective_of
 from placer.errors import PlacerError, unknown

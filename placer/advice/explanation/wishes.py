@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from placer.advice.explanation.subject import Asker, Trial, aimed
 from placer.advice.recommendation.bottlenecks import is_usual
-from placer.advice.recommendation.nearest import LIMITS, limit_words, wanting
+from placer.advice.recommendation.other_answers import LIMITS, limit_words, wanting
 from placer.documents.schemas.explanation import Conflict, Remedy
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements

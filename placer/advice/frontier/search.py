@@ -15,8 +15,8 @@ from placer.advice.frontier.points import (
     FrontierPoint,
     cost_of,
 )
-from placer.advice.recommendation.nearest import nearest
 from placer.advice.recommendation.notes import warnings_of
+from placer.advice.recommendation.other_answers import nearest
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import objective_named
 from placer.errors import PlacerError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from placer.advice.recommendation.nearest import BASELINE_NODES, short_search, solve_changed
+from placer.advice.recommendation.other_answers import BASELINE_NODES, short_search, solve_changed
 from placer.cost_model.estimate import Estimate, estimate
 from placer.documents.schemas.proofs import BreakEven
 from placer.errors import PlacerError

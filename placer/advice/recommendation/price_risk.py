@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from placer.advice.recommendation.nearest import short_search
+from placer.advice.recommendation.other_answers import short_search
 from placer.cost_model.estimate import Outcome, offers_of, workers_of
 from placer.cost_model.limits import evaluated
 from placer.cost_model.objective import objective_of

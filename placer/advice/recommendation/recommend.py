@@ -16,13 +16,6 @@ from placer.advice.recommendation.equal_machines import (
     machines_of_a_worker,
     near_misses,
 )
-from placer.advice.recommendation.nearest import (
-    BASELINE_NODES,
-    nearest,
-    short_search,
-    solve_changed,
-    wanting,
-)
 from placer.advice.recommendation.notes import (
     WORTH_A_WORD,
     leave_verdict,
@@ -31,8 +24,15 @@ from placer.advice.recommendation.notes import (
     stay_verdict,
     warnings_of,
 )
+from placer.advice.recommendation.other_answers import (
+    BASELINE_NODES,
+    nearest,
+    preferred,
+    short_search,
+    solve_changed,
+    wanting,
+)
 from placer.advice.recommendation.own_machines import check_own_pools, own_notes, with_renting
-from placer.advice.recommendation.preferred import preferred
 from placer.advice.recommendation.price_risk import (
     bold_notes,
     bold_option,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from placer.advice.recommendation.equal_machines import best_equal_machines
-from placer.advice.recommendation.nearest import wanting
+from placer.advice.recommendation.other_answers import wanting
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, sampled
 from placer.advice.worlds.whatif import apply
 from placer.cost_model.convergence import multiplier_of, samples_to_target

@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from placer.advice.recommendation.nearest import BASELINE_NODES
-from placer.advice.recommendation.preferred import preferred
+from placer.advice.recommendation.other_answers import BASELINE_NODES, preferred
 from placer.advice.robustness.candidates import (
     Candidate,
     SolvedWorld,

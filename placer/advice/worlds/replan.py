@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from placer.advice.recommendation.nearest import wanting
+from placer.advice.recommendation.other_answers import wanting
 from placer.advice.worlds.whatif import Kept, apply, keep
 from placer.cost_model.estimate import estimate, replanned
 from placer.documents.manifest.types import Manifest

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby, product
 from typing import Any
 
-from placer.advice.recommendation.preferred import preferred
+from placer.advice.recommendation.other_answers import preferred
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
