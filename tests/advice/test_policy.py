@@ -63,7 +63,7 @@ def seen(launched: list[list[int]], usd: list[float]) -> list[Observation]:
 def test_on_demand_alone() -> None:
     """A start of 0.25 h and 2 h of work, 4 machines at 10 USD: 2.25 x 40 = 90 USD."""
     trace = seen([[0, 0]] * 8, [1.0, 2.0])
-    run = simulate(trace, HALF_H, 0, on_demand, JOB, market())
+    run = simulate(trace, HALF_H, 0, on_demand, start(JOB, market()))
     assert run.end.usd == pytest.approx(90.0)
     assert run.end.now_h == pytest.approx(2.25)
     assert not run.missed
@@ -77,7 +77,7 @@ def test_a_fixed_zone_waits_and_then_pays() -> None:
     checkpoint goes nowhere, as they are in the zone's region.
     """
     trace = seen([[0, 0], [4, 0], [4, 0], *([[0, 4]] * 6)], [1.0, 2.0])
-    end = simulate(trace, HALF_H, 0, fixed(0), JOB, market()).end
+    end = simulate(trace, HALF_H, 0, fixed(0), start(JOB, market())).end
     assert end.machine_usd == pytest.approx(64.0)
     assert end.checkpoint_usd == 0.0
     assert end.now_h == pytest.approx(4.0)
@@ -89,7 +89,7 @@ def test_migrating_pays_a_restart_and_egress() -> None:
     h and 1.75 h of work, 2 x 4 x 2 = 16 USD, and 10 GiB at 0.02 USD.
     """
     trace = seen([[4, 0], *([[0, 4]] * 8)], [1.0, 2.0])
-    end = simulate(trace, HALF_H, 0, migrate(pace=False), JOB, market()).end
+    end = simulate(trace, HALF_H, 0, migrate(pace=False), start(JOB, market())).end
     assert end.machine_usd == pytest.approx(2.0 + 16.0)
     assert end.checkpoint_usd == pytest.approx(0.2)
     assert end.now_h == pytest.approx(2.5)
@@ -102,7 +102,7 @@ def test_islands_in_two_zones() -> None:
     """
     job = replace(JOB, deadline_h=6.0, exchange_gib_per_h=0.0)
     trace = seen([[2, 2]] * 12, [1.0, 2.0])
-    end = simulate(trace, HALF_H, 0, span, job, market()).end
+    end = simulate(trace, HALF_H, 0, span, start(job, market())).end
     hours = 0.25 + 2 / 0.95
     assert end.now_h == pytest.approx(hours)
     assert end.machine_usd == pytest.approx(hours * (2 * 1.0 + 2 * 2.0))
@@ -116,7 +116,7 @@ def test_an_island_that_loses_a_machine_goes_on() -> None:
     """
     job = replace(JOB, deadline_h=12.0)
     trace = seen([[4], [4], *([[3]] * 22)], [1.0])
-    end = simulate(trace, HALF_H, 0, span, job, market(1)).end
+    end = simulate(trace, HALF_H, 0, span, start(job, market(1))).end
     after = 0.05 + 1.25 / 0.75
     assert end.now_h == pytest.approx(1.0 + after)
     assert end.usd == pytest.approx(4.0 + 3 * after)
@@ -129,9 +129,9 @@ def test_growing_waits_for_three_steady_ticks() -> None:
     """
     job = replace(JOB, deadline_h=12.0)
     trace = seen([[2], *([[4]] * 20)], [1.0])
-    state, counts = start(market(1)), []
+    state, counts = start(job, market(1)), []
     for tick in trace[:5]:
-        held, state = step(state, tick, HALF_H, span, job, market(1))
+        held, state = step(state, tick, HALF_H, span)
         counts.append(held.machines[0])
     assert counts == [2, 2, 2, 4, 4]
 
@@ -141,11 +141,11 @@ def test_a_move_must_pay_twice() -> None:
     of 0.25 x 4 x 2.5 = 2.5 USD: not twice. By 1.5 USD it saves 12 and costs 1.5: it moves.
     """
     job = replace(JOB, deadline_h=20.0, checkpoint_gib=0.0)
-    waiting = replace(start(market()), machines=(4, 0, 0), last=0)
+    waiting = replace(start(job, market()), machines=(4, 0, 0), last=0)
     lives = (3.0, 3.0)
     for usd, moves in ((2.5, False), (1.5, True)):
         here = Observation(launched=(4, 4), steady=(4, 4), life_h=lives, usd_per_hour=(3.0, usd))
-        held, _ = step(waiting, here, HALF_H, span, job, market())
+        held, _ = step(waiting, here, HALF_H, span)
         assert (held.machines == (0, 4, 0)) is moves
 
 
@@ -153,22 +153,22 @@ def test_joiners_wait_and_their_island_re_forms() -> None:
     """Two machines at work and two that join for 0.25 h: 0.125 h each on average, and 0.05 h. One
     that joins three: 0.0625 + 0.05. Never more than to start the whole island anew.
     """
-    state = replace(start(market(1)), machines=(2, 0), last=0)
-    assert changed(state, (4, 0), JOB, market(1)).wait_h[0] == pytest.approx(0.175)
+    state = replace(start(JOB, market(1)), machines=(2, 0), last=0)
+    assert changed(state, (4, 0)).wait_h[0] == pytest.approx(0.175)
     state = replace(state, machines=(1, 0))
-    assert changed(state, (4, 0), JOB, market(1)).wait_h[0] == pytest.approx(0.1875 + 0.05)
-    slow = replace(JOB, reform_h=0.2)
-    assert changed(state, (4, 0), slow, market(1)).wait_h[0] == 0.25
+    assert changed(state, (4, 0)).wait_h[0] == pytest.approx(0.1875 + 0.05)
+    slow = replace(state, job=replace(JOB, reform_h=0.2))
+    assert changed(slow, (4, 0)).wait_h[0] == 0.25
 
 
 def test_the_last_tick_is_paid_to_the_minute() -> None:
     """4 machines that begin to work after 0.25 h have done 0.1 h of work at 0.35 h."""
-    state = replace(start(market(1)), machines=(4, 0), wait_h=(0.25, 0.0), done_h=1.9)
-    assert work_in(state, HALF_H, JOB) == 0.25
-    assert hours_for(state, 0.1, HALF_H, JOB) == pytest.approx(0.35)
-    end = ran(state, HALF_H, (3.0,), JOB, market(1))
+    state = replace(start(JOB, market(1)), machines=(4, 0), wait_h=(0.25, 0.0), done_h=1.9)
+    assert work_in(state, HALF_H) == 0.25
+    assert hours_for(state, 0.1, HALF_H) == pytest.approx(0.35)
+    end = ran(state, HALF_H, (3.0,))
     assert end.usd == pytest.approx(0.35 * 4 * 3.0)
-    assert end.finished(JOB)
+    assert end.finished
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_who_has_more_slack_waits_longer(slack: float, waited_h: float) -> None:
     job = replace(JOB, work_h=24.0, deadline_h=24.0 * (1 + slack))
     nobody = Observation(launched=(0, 0), steady=(0, 0), life_h=(3.0, 3.0), usd_per_hour=(1.0, 2.0))
     held = [
-        span(replace(start(market()), now_h=hours), nobody, HALF_H, job, market())
+        span(replace(start(job, market()), now_h=hours), nobody, HALF_H)
         for hours in (waited_h - 0.01, waited_h + 0.01)
     ]
     assert held == [(0, 0, 0), (0, 0, 4)]
@@ -195,9 +195,9 @@ def test_on_demand_machines_run_until_spot_machines_have_started() -> None:
     """
     job = replace(JOB, work_h=8.0, deadline_h=9.1, exchange_gib_per_h=0.0)
     trace = seen([*([[0]] * 4), *([[4]] * 20)], [1.0])
-    state, held, done = start(market(1)), [], []
+    state, held, done = start(job, market(1)), [], []
     for tick in trace[:9]:
-        decided, state = step(state, tick, HALF_H, span, job, market(1))
+        decided, state = step(state, tick, HALF_H, span)
         held.append(decided.machines)
         done.append(state.done_h)
     assert held[:2] == [(0, 0), (0, 4)]
@@ -228,7 +228,7 @@ def every_way(launched: np.ndarray, usd: np.ndarray, job: Job, where: Market) ->
     """Try every place, or none, in every tick, by the simulator itself."""
     best, count = math.inf, ticks_of(job, HALF_H)
     for way in itertools.product(range(-1, where.on_demand + 1), repeat=count):
-        state = start(where)
+        state = start(job, where)
         for tick, place in enumerate(way):
             at = place < where.on_demand and place >= 0
             if at and launched[tick, place] < job.machines:
@@ -236,10 +236,10 @@ def every_way(launched: np.ndarray, usd: np.ndarray, job: Job, where: Market) ->
             machines = [0] * (where.on_demand + 1)
             if place >= 0:
                 machines[place] = job.machines
-            state = changed(state, tuple(machines), job, where)
+            state = changed(state, tuple(machines))
             hours = min(HALF_H, job.deadline_h - tick * HALF_H)
-            state = ran(state, hours, usd[tick].tolist(), job, where)
-            if state.finished(job):
+            state = ran(state, hours, usd[tick].tolist())
+            if state.finished:
                 best = min(best, state.usd)
                 break
     return best
@@ -280,7 +280,7 @@ def test_no_policy_misses_and_none_beats_the_optimum(seed: int) -> None:
         bound = offline_bound(launched, prices, HALF_H, job, where)
         assert bound <= optimum + 1e-6
         for policy in POLICIES:
-            run = simulate(table, HALF_H, 0, policy.rule(0), job, where)
+            run = simulate(table, HALF_H, 0, policy.rule(0), start(job, where))
             assert not run.missed, policy.name
             assert run.end.now_h <= job.deadline_h + 1e-6
             least = bound if policy.name == "span" else optimum

@@ -279,9 +279,9 @@ def _runs(shared: tuple[Trace, Market], asked: tuple[str, Job, Sequence[int]]) -
     (trace, market), (name, job, starts) = shared, asked
     policy = policy_named(name)
     seen = trace.observations(job, censored=policy.censored)
-    cheapest = trace.usd_per_hour.argmin(axis=1)
+    cheapest, begun = trace.usd_per_hour.argmin(axis=1), start(job, market)
     return tuple(
-        simulate(seen, trace.tick_h, first, policy.rule(int(cheapest[first])), job, market)
+        simulate(seen, trace.tick_h, first, policy.rule(int(cheapest[first])), begun)
         for first in starts
     )
 
@@ -295,14 +295,14 @@ def _offline(shared: tuple[Trace, Market], asked: tuple[Job, int]) -> tuple[floa
 
 
 def simulate(
-    seen: Sequence[Observation], tick_h: float, first: int, rule: Rule, job: Job, market: Market
+    seen: Sequence[Observation], tick_h: float, first: int, rule: Rule, state: State
 ) -> Run:
     """Run a job from one tick on, until its work is done or its deadline is there."""
-    state, tick = start(market), first
-    while not state.finished(job) and state.now_h < job.deadline_h - 1e-9:
-        _, state = step(state, seen[tick], tick_h, rule, job, market)
+    tick = first
+    while not state.finished and state.now_h < state.job.deadline_h - 1e-9:
+        _, state = step(state, seen[tick], tick_h, rule)
         tick += 1
-    return Run(first=first, end=state, missed=not state.finished(job))
+    return Run(first=first, end=state, missed=not state.finished)
 
 
 def ticks_of(job: Job, tick_h: float) -> int:

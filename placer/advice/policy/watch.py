@@ -78,8 +78,8 @@ def watch(
     for zones, time, counts in _observations(lines):
         if ready is None:
             ready = priced(zones)
-            state = _begun(ready[1], held, done_h, job)
-        prices, market = ready
+            state = _begun(start(job, ready[1]), held, done_h)
+        prices, _ = ready
         elapsed_h = 0.0 if last is None else (time - last).total_seconds() / 3600
         if last is not None:
             gaps.append(elapsed_h)
@@ -90,16 +90,16 @@ def watch(
             for zone, count in enumerate(counts)
         ])  # fmt: skip
         seen = _seen(rows, prices, expected_h, job)
-        kept = _after(state, seen, elapsed_h, job, market)
-        if kept.finished(job):
-            decided = replace(kept, machines=(0,) * len(kept.machines))
+        kept = _after(state, seen, elapsed_h)
+        if kept.finished:
+            decided = replace(kept, machines=kept.nothing)
         else:
             deadline_h = max(job.work_h + job.restart_h, job.deadline_h - expected_h)
-            early = replace(job, deadline_h=deadline_h)
-            decided = decide(kept, seen, expected_h, span, early, market)
+            early = replace(kept, job=replace(job, deadline_h=deadline_h))
+            decided = replace(decide(early, seen, expected_h, span), job=job)
         if decided.machines != state.machines or decided.for_good != state.for_good:
-            yield _change(time, state, kept, decided, seen, job, market)
-        if kept.finished(job):
+            yield _change(time, state, kept, decided, seen)
+        if kept.finished:
             return
         state = decided
 
@@ -134,13 +134,14 @@ def _observations(lines: Iterable[Line]) -> Iterator[tuple[tuple[str, ...], date
         yield zones, last, [counts[head.index(zone)] for zone in zones]
 
 
-def _begun(market: Market, held: Mapping[str, int], done_h: float, job: Job) -> State:
+def _begun(state: State, held: Mapping[str, int], done_h: float) -> State:
+    zones = state.market.zones
     for zone in held:
-        if zone not in market.zones:
-            raise unknown("zone", zone, market.zones)
-    machines = [held.get(zone, 0) for zone in market.zones]
-    last, done_h = machines.index(max(machines)) if held else None, min(done_h, job.work_h)
-    return replace(start(market), machines=(*machines, 0), done_h=done_h, last=last)
+        if zone not in zones:
+            raise unknown("zone", zone, zones)
+    machines = [held.get(zone, 0) for zone in zones]
+    last, done_h = machines.index(max(machines)) if held else None, min(done_h, state.job.work_h)
+    return replace(state, machines=(*machines, 0), done_h=done_h, last=last)
 
 
 def _seen(rows: deque[list[int]], prices: Array, tick_h: float, job: Job) -> Observation:
@@ -148,12 +149,12 @@ def _seen(rows: deque[list[int]], prices: Array, tick_h: float, job: Job) -> Obs
     return observed(launched, np.broadcast_to(prices, launched.shape), tick_h, job)[-1]
 
 
-def _after(state: State, seen: Observation, elapsed_h: float, job: Job, market: Market) -> State:
+def _after(state: State, seen: Observation, elapsed_h: float) -> State:
     """Count what was done since the line before without what is gone; the rest has to re-form."""
-    kept = after_losses(state, seen, job)
+    kept = after_losses(state, seen)
     if not elapsed_h:
         return kept
-    after = ran(kept, elapsed_h, seen.usd_per_hour, job, market)
+    after = ran(kept, elapsed_h, seen.usd_per_hour)
     pairs = zip(state.machines, kept.machines, kept.wait_h, after.wait_h, strict=True)
     return replace(
         after, wait_h=tuple(waits if left < was else rest for was, left, waits, rest in pairs)
@@ -161,21 +162,16 @@ def _after(state: State, seen: Observation, elapsed_h: float, job: Job, market: 
 
 
 def _change(
-    time: datetime,
-    before: State,
-    kept: State,
-    decided: State,
-    seen: Observation,
-    job: Job,
-    market: Market,
+    time: datetime, before: State, kept: State, decided: State, seen: Observation
 ) -> Change:
-    slack_h, finished = decided.slack_h(job), decided.finished(job)
+    market = decided.market
+    slack_h, finished = decided.slack_h, decided.finished
     usd = (*seen.usd_per_hour, market.on_demand_usd_per_hour)
-    latest = time + timedelta(hours=max(0.0, slack_h - job.restart_h))
+    latest = time + timedelta(hours=max(0.0, slack_h - decided.job.restart_h))
     pairs = zip(market.places, decided.machines, strict=True)
     return Change(
         utc=_utc(time),
-        actions=actions_of(before, kept, decided, seen, job, market),
+        actions=actions_of(before, kept, decided, seen),
         held={place: count for place, count in pairs if count},
         usd_per_hour=sum(count * price for count, price in zip(decided.machines, usd, strict=True)),
         usd=decided.usd,
@@ -187,19 +183,17 @@ def _change(
     )
 
 
-def actions_of(
-    before: State, kept: State, held: State, seen: Observation, job: Job, market: Market
-) -> list[Action]:
+def actions_of(before: State, kept: State, held: State, seen: Observation) -> list[Action]:
     """List what happens between two ticks, losses first: before them, after them, and as decided.
 
     Where a place is left and another one is new, the larger ones are paired as moves.
     """
-    places = market.places
+    places = held.market.places
 
     def action(kind: Kind, old: State, new: State, at: int) -> Action:
-        usd, count = _waits(old, new, at, seen, market), new.machines[at]
+        usd, count = _waits(old, new, at, seen), new.machines[at]
         if kind == "add" and not old.machines[at]:
-            usd += checkpoint_usd(kept, at, job, market)
+            usd += checkpoint_usd(kept, at)
         machines = abs(count - old.machines[at])
         return Action(action=kind, place=places[at], machines=machines, usd=usd, from_=None)
 
@@ -217,9 +211,8 @@ def actions_of(
     return [*losses, *moves, *adds.values(), *drops.values()]
 
 
-def _waits(old: State, new: State, place: int, seen: Observation, market: Market) -> float:
+def _waits(old: State, new: State, place: int, seen: Observation) -> float:
     """Price the machine-hours without work that a place has more than before."""
     hours = [state.machines[place] * state.wait_h[place] for state in (old, new)]
-    on_demand = place == market.on_demand
-    usd = market.on_demand_usd_per_hour if on_demand else seen.usd_per_hour[place]
+    usd = (*seen.usd_per_hour, new.market.on_demand_usd_per_hour)[place]
     return max(0.0, hours[1] - hours[0]) * usd
