@@ -17,16 +17,17 @@ import placer
 from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
 from placer.advice.explanation.binding import find_binding
-from placer.advice.explanation.break_even import (
+from placer.advice.explanation.explain import explain, why_not
+from placer.advice.explanation.subject import Asker, read_subject
+from placer.advice.explanation.wishes import find_conflict, wishes_of, without
+from placer.advice.explanation.worth import (
     bandwidth_break_even,
     egress_break_even,
     goals_of,
     price_break_even,
+    stay_or_leave,
+    worth_of_more,
 )
-from placer.advice.explanation.explain import explain, why_not
-from placer.advice.explanation.marginal_values import stay_or_leave, worth_of_more
-from placer.advice.explanation.subject import Asker, read_subject
-from placer.advice.explanation.wishes import find_conflict, wishes_of, without
 from placer.advice.recommendation.other_answers import wanting
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations

@@ -11,13 +11,6 @@ from typing import Any
 from msgspec import Struct
 
 from placer.advice.explanation.binding import find_binding
-from placer.advice.explanation.break_even import (
-    bandwidth_break_even,
-    egress_break_even,
-    never_by_network,
-    price_break_even,
-)
-from placer.advice.explanation.marginal_values import stay_or_leave, worth_of_more
 from placer.advice.explanation.subject import (
     IMPOSSIBLE,
     NOTHING,
@@ -31,6 +24,14 @@ from placer.advice.explanation.subject import (
     tempting,
 )
 from placer.advice.explanation.wishes import Wish, find_conflict, remedy, wishes_of
+from placer.advice.explanation.worth import (
+    bandwidth_break_even,
+    egress_break_even,
+    never_by_network,
+    price_break_even,
+    stay_or_leave,
+    worth_of_more,
+)
 from placer.advice.recommendation.other_answers import preferred
 from placer.cost_model.limits import LIMIT_CODES, violations
 from placer.cost_model.objective import objective_of
