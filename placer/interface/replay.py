@@ -18,9 +18,8 @@ from placer.units import GIB, SECONDS_PER_HOUR, parse_bytes, parse_fraction, par
 
 if TYPE_CHECKING:
     from placer.advice.policy.replay import Replay
-    from placer.advice.policy.trace import Job, Market
+    from placer.advice.policy.trace import Job, Market, ZonePrices
     from placer.advice.policy.watch import Change
-    from placer.advice.policy.zone_prices import ZonePrices
     from placer.cost_model.capacity.forecast import CapacityForecast
     from placer.documents.manifest.types import Manifest
     from placer.market.catalog import Catalog
@@ -167,7 +166,7 @@ def priced_market(
 
     Raise `PlacerError` if neither a device nor a file of prices is given, or a price is missing.
     """
-    from placer.advice.policy.zone_prices import catalog_prices, market_of
+    from placer.advice.policy.trace import catalog_prices, market_of
     from placer.market.books.book_reader import load_catalog
     from placer.market.catalog import Catalog
 
@@ -198,7 +197,7 @@ def _from_file(
     on_demand: float | None,
     book: Catalog,
 ) -> ZonePrices:
-    from placer.advice.policy.zone_prices import ZonePrices, cheapest_on_demand, file_prices
+    from placer.advice.policy.trace import ZonePrices, cheapest_on_demand, file_prices
 
     spot, cheapest = file_prices(zones, log, path)
     source = str(path)
