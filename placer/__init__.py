@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # each as itself, so that type checkers know that it is publi
     from typing import Any
 
     from placer.advice.explanation.explain import Explanation as Explanation
-    from placer.advice.frontier.points import Frontier as Frontier
-    from placer.advice.frontier.points import FrontierPoint as FrontierPoint
+    from placer.advice.frontier import Frontier as Frontier
+    from placer.advice.frontier import FrontierPoint as FrontierPoint
     from placer.advice.portfolio.answer import PortfolioAnswer as PortfolioAnswer
     from placer.advice.robustness.regret import Robustness as Robustness
     from placer.advice.sweep.run import Sweep as Sweep
@@ -76,7 +76,7 @@ if not os.path.isdir(os.path.join(__path__[0], "solvers")) and os.path.isdir(_SO
 
 _NAMES = {
     "placer.advice.explanation.explain": "Explanation",
-    "placer.advice.frontier.points": "Frontier FrontierPoint",
+    "placer.advice.frontier": "Frontier FrontierPoint",
     "placer.advice.portfolio.answer": "PortfolioAnswer",
     "placer.advice.robustness.regret": "Robustness",
     "placer.advice.sweep.run": "Sweep",

@@ -39,7 +39,7 @@ from placer.records import replace
 
 if TYPE_CHECKING:  # loaded by the verbs that need them
     from placer.advice.explanation.explain import Explanation
-    from placer.advice.frontier.points import Frontier
+    from placer.advice.frontier import Frontier
     from placer.interface.by_hand import Comparison, PlacementEstimate
     from placer.market.catalog import Catalog
     from placer.problem.placement import Placement
@@ -180,7 +180,7 @@ def pareto(model: Asked, *, points: int = 12, **words: Unpack[Searched]) -> Fron
     >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
     ([0.13, 0.6, 1.88, 4.8], True)
     """
-    from placer.advice.frontier.search import frontier
+    from placer.advice.frontier import frontier
     from placer.cost_model.objective import aimed_at
     from placer.problem.problem import Problem
 

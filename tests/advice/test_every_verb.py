@@ -19,7 +19,7 @@ from drawn import drawn
 
 from instances import two_places
 from placer.advice.explanation.explain import Explanation, explain
-from placer.advice.frontier.search import frontier
+from placer.advice.frontier import frontier
 from placer.advice.recommendation.recommend import recommend
 from placer.advice.robustness.candidates import with_phi
 from placer.advice.robustness.regret import assess

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import exchange_problem, question, random_problem, wide_problem
-from placer.advice.frontier.points import Ending, Frontier, knee_of
-from placer.advice.frontier.search import frontier
+from placer.advice.frontier import Ending, Frontier, frontier, knee_of
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
 from placer.documents.many_check import check_frontier

@@ -9,7 +9,7 @@ import pytest
 from second_opinions import examined, fresh
 
 from conftest import ROOT, Run
-from placer.advice.frontier.points import Ending, Frontier, FrontierPoint
+from placer.advice.frontier import Ending, Frontier, FrontierPoint
 from placer.cost_model.estimate import estimate
 from placer.documents.proof_check import UNCOVERED
 from placer.documents.validate import examine_document

@@ -1,1 +1,0 @@
-"""The verb pareto: the frontier of cost against throughput."""
