@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # each as itself, so that type checkers know that it is publi
     from placer.advice.frontier import FrontierPoint as FrontierPoint
     from placer.advice.portfolio.answer import PortfolioAnswer as PortfolioAnswer
     from placer.advice.robustness.regret import Robustness as Robustness
-    from placer.advice.sweep.run import Sweep as Sweep
+    from placer.advice.sweep import Sweep as Sweep
     from placer.advice.worlds.whatif import WhatIf as WhatIf
     from placer.cost_model.estimate import Estimate as Estimate
     from placer.errors import BadInputError as BadInputError
@@ -79,7 +79,7 @@ _NAMES = {
     "placer.advice.frontier": "Frontier FrontierPoint",
     "placer.advice.portfolio.answer": "PortfolioAnswer",
     "placer.advice.robustness.regret": "Robustness",
-    "placer.advice.sweep.run": "Sweep",
+    "placer.advice.sweep": "Sweep",
     "placer.advice.worlds.whatif": "WhatIf",
     "placer.cost_model.estimate": "Estimate",
     "placer.errors": "BadInputError DataError FailureError "

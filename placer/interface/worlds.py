@@ -15,7 +15,7 @@ from placer.records import replace
 
 if TYPE_CHECKING:
     from placer.advice.robustness.regret import Robustness
-    from placer.advice.sweep.run import Sweep
+    from placer.advice.sweep import Sweep
     from placer.advice.worlds.replan import Replan
     from placer.advice.worlds.whatif import WhatIf
     from placer.documents.manifest.types import Manifest
@@ -72,8 +72,7 @@ def sweep(
     [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
     """
     from placer.advice.runner.runner import opener, options_of_each
-    from placer.advice.sweep.file import parse_axis, parse_shard
-    from placer.advice.sweep.run import run_sweep
+    from placer.advice.sweep import parse_axis, parse_shard, run_sweep
     from placer.advice.worlds.whatif import apply
     from placer.problem.words.changes import parse_changes
 

@@ -24,8 +24,7 @@ from placer.advice.recommendation.recommend import recommend
 from placer.advice.robustness.candidates import with_phi
 from placer.advice.robustness.regret import assess
 from placer.advice.robustness.uncertainty import changes_of, parse_boxes
-from placer.advice.sweep.file import parse_axis
-from placer.advice.sweep.run import run_sweep
+from placer.advice.sweep import parse_axis, run_sweep
 from placer.advice.worlds.replan import replan
 from placer.advice.worlds.whatif import apply, what_if
 from placer.cost_model.estimate import Estimate, estimate

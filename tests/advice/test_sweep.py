@@ -16,8 +16,7 @@ from drawn import drawn
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
-from placer.advice.sweep.file import append, merged, parse_axis, points_of, read_points
-from placer.advice.sweep.run import Sweep, run_sweep
+from placer.advice.sweep import Sweep, append, merged, parse_axis, points_of, read_points, run_sweep
 from placer.advice.worlds.whatif import apply
 from placer.errors import PlacerError
 from placer.problem.words.changes import parse_changes

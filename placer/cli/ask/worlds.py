@@ -17,7 +17,7 @@ from placer.interface.worlds import replan, robust, sweep, whatif
 from placer.problem.words.wishes import CHANGES
 
 if TYPE_CHECKING:
-    from placer.advice.sweep.run import Sweep
+    from placer.advice.sweep import Sweep
 
 WISH_LINES = textwrap.fill(
     f"{', '.join(CHANGES)}: as the options of these names (yes or no for those without a value); "
@@ -158,8 +158,7 @@ def _run(
 
 
 def _merged(files: tuple[str, ...], output: str | None) -> Sweep:
-    from placer.advice.sweep.file import line_of, merged
-    from placer.advice.sweep.run import Sweep
+    from placer.advice.sweep import Sweep, line_of, merged
 
     header, rows = merged(files)
     if output:

@@ -74,8 +74,7 @@ def read_document(path: str) -> Any:
     """
     if Path(path).suffix.lower() != LINES:
         return read_json(path)
-    from placer.advice.sweep.file import POINTS_SCHEMA, merged
-    from placer.advice.sweep.run import Sweep
+    from placer.advice.sweep import POINTS_SCHEMA, Sweep, merged
     from placer.validation.calibration.run_log import SCHEMA as RUN
     from placer.validation.calibration.run_log import read_run
 

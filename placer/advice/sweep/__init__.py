@@ -1,1 +1,0 @@
-"""The verb sweep: one solve for each point of some ranges."""
