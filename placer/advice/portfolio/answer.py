@@ -280,10 +280,10 @@ def answered(found: Found) -> PortfolioAnswer:
                 "place": resource.place,
                 "offer": resource.instance_type,
                 "market": resource.market,
-                "machines": columns.limits.capacity((resource, 0)),
+                "machines": columns.capacity((resource, 0)),
             }
             for resource in held
-            if resource not in columns.limits.blocks
+            if resource not in columns.blocks
         ),
     )
     wrong = wrong_sums(answer.to_dict())

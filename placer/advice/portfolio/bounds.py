@@ -78,9 +78,9 @@ class Program:
 
     def _limit(self, held: Held) -> Any:
         """Add the limit of what columns take of a resource; a block must be bought first."""
-        blocks, own = self.columns.portfolio.blocks, self.columns.limits.blocks.get(held[0])
+        blocks, own = self.columns.portfolio.blocks, self.columns.blocks.get(held[0])
         if own is None:
-            return self.limit([], self.columns.limits.capacity(held) + (held[0] == self.more))
+            return self.limit([], self.columns.capacity(held) + (held[0] == self.more))
         there = [i for i in own if held[1] in blocks[i].slots]
         return self.limit([(self.buy[i], -blocks[i].machines) for i in there], 0)
 
@@ -221,7 +221,7 @@ def worths(
     ledger = Ledger(columns, counts)
     scarce: dict[Resource, dict[int, float]] = {}
     for resource, slot in {*duals.prices, *ledger.held}:
-        if resource not in columns.limits.blocks and ledger.left((resource, slot)) < 1:
+        if resource not in columns.blocks and ledger.left((resource, slot)) < 1:
             price = duals.prices.get((resource, slot), 0.0)
             scarce.setdefault(resource, {})[slot] = price
     *missed, now = worth(columns, counts)
@@ -405,14 +405,14 @@ class Bounds:
 
     def _paid(self, duals: Duals) -> float:
         """Return what prices are paid for: all that there is of each resource, and the budget."""
-        limits, blocks = self.columns.limits, self.portfolio.blocks
+        own, blocks = self.columns.blocks, self.portfolio.blocks
         total = duals.budget * (self.portfolio.budget_usd or 0.0)
         teams = self.portfolio.team_usd
         total += sum(price * teams[name] for name, price in duals.teams.items())
         for held, price in duals.prices.items():
-            if held[0] not in limits.blocks:
-                total += price * limits.capacity(held)
-        for resource, numbers in limits.blocks.items():
+            if held[0] not in own:
+                total += price * self.columns.capacity(held)
+        for resource, numbers in own.items():
             for block in (blocks[i] for i in numbers):
                 prices = sum(duals.prices.get((resource, s), 0.0) for s in block.slots)
                 total += max(0.0, block.machines * prices - block.usd * (1 + duals.budget))

@@ -85,81 +85,6 @@ def machines_of(kind: OfferKind) -> Resource:
     return Resource("machines", place, gpu, market, instance_type, gpu_count)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The limited sums of a portfolio."""
-
-    portfolio: Portfolio
-
-    @cached_property
-    def _joint(self) -> dict[Resource, int]:
-        joint: dict[Resource, int] = {}
-        for team, rows in self.portfolio.quotas_of.items():
-            for row in rows:
-                if row.scope == "together":
-                    key = Resource("joint", row.place, row.gpu, row.market, team=team)
-                    joint[key] = min(row.most, joint.get(key, row.most))
-        return joint
-
-    @cached_property
-    def _machines(self) -> dict[Resource, int]:
-        """Machines of each offer of which only some exist."""
-        jobs = self.portfolio.jobs
-        return {
-            machines_of(kind_of(offer)): offer.available
-            for catalog in {id(job.problem.catalog): job.problem.catalog for job in jobs}.values()
-            for offer in catalog.offers
-            if offer.available is not None
-        }
-
-    @cached_property
-    def blocks(self) -> dict[Resource, tuple[int, ...]]:
-        """Positions of the blocks of each offer that has any."""
-        found: dict[Resource, tuple[int, ...]] = {}
-        for i, block in enumerate(self.portfolio.blocks):
-            key = machines_of(block.offer)
-            found[key] = (*found.get(key, ()), i)
-        return found
-
-    def capacity(self, held: Held) -> float:
-        """Return how much there is of a resource in a slot, blocks that are not bought among it."""
-        resource, slot = held
-        if resource in self.blocks:
-            blocks = (self.portfolio.blocks[i] for i in self.blocks[resource])
-            return sum(block.machines for block in blocks if slot in block.slots)
-        if resource.kind == "machines":
-            return self._machines.get(resource, NO_QUOTA_GPUS)
-        if resource.kind == "joint":
-            return self._joint[resource]
-        return self._quota(resource)
-
-    def _quota(self, resource: Resource) -> int:
-        """Return the GPUs of one place, GPU and market: the last row that matches."""
-        key = resource.place, resource.gpu, resource.market
-        gpus = None if resource.team else self.portfolio.quota_gpus
-        for row in self.portfolio.quotas_of[resource.team]:
-            if row.scope == "each" and row.covers(*key):
-                gpus = row.most
-        return NO_QUOTA_GPUS if gpus is None else gpus
-
-    def use(self, placement: Placement, job: Job) -> dict[Resource, float]:
-        """Return what a placement of a job takes of each limited resource while it runs."""
-        used: dict[Resource, float] = {}
-        for bucket, gpus in quota_use(placement, job.problem).items():
-            for own in {Resource("quota", *bucket, team=team) for team in ("", job.team)}:
-                if self._quota(own) < NO_QUOTA_GPUS:
-                    used[own] = used.get(own, 0) + gpus
-            for joint in self._joint:
-                if joint.team in ("", job.team) and joint.quota(0).covers(*bucket):
-                    used[joint] = used.get(joint, 0) + gpus
-        server = placement.exchange.server
-        for group in (*placement.groups, *([] if server is None else [server])):
-            machines = machines_of(group.offer_kind)
-            if machines in self._machines or machines in self.blocks:
-                used[machines] = used.get(machines, 0) + group.machine_count
-        return used
-
-
 def surcharged(catalog: Catalog, surcharges: Mapping[Resource, float]) -> Catalog:
     """Return a book whose machines cost more by USD/h for one GPU or machine of each resource."""
     paid = {resource: usd for resource, usd in surcharges.items() if usd > 0}
@@ -273,15 +198,10 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Makes columns of placements, and keeps them group by group."""
+    """Makes columns of placements, keeps them group by group, and knows what limits their sums."""
 
     portfolio: Portfolio
     _kept: dict[int, dict[Placement, tuple[Column, ...]]] = field(default_factory=dict)
-
-    @cached_property
-    def limits(self) -> Limits:
-        """The limited sums."""
-        return Limits(portfolio=self.portfolio)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -320,11 +240,11 @@ class Columns:
 
     def _within_team(self, column: Column) -> bool:
         """Tell whether a team may have a column, and its job so much of the team's quotas."""
-        job, limits = self.groups[column.group].job, self.limits
+        job = self.groups[column.group].job
         if column.usd > self.portfolio.team_usd.get(job.team, inf) * (1 + SLACK):
             return False
         own = ((held, amount) for held, amount in column.use.items() if held[0].team)
-        return all(amount <= floor(job.max_share * limits.capacity(held)) for held, amount in own)
+        return all(amount <= floor(job.max_share * self.capacity(held)) for held, amount in own)
 
     def made(self, group: Group, placement: Placement) -> Iterator[Column]:
         """Yield the columns of a placement; none if it breaks a limit of the job."""
@@ -337,7 +257,7 @@ class Columns:
             seconds = job.seconds(outcome.samples_per_second)
             held = slots.needed(seconds)
         window, usd = self.portfolio.window(job), outcome.usd.total * seconds / HOUR_S
-        use = self.limits.use(placement, job)
+        use = self.use(placement, job)
         for start in range(window.start, window.stop - held + 1):
             yield Column(
                 group=group.number,
@@ -363,3 +283,71 @@ class Columns:
         own = (c for c in self.of(group) if c.samples_per_second >= speed)
         duals = duals.of(group.job.team)
         return min((column.reduced(duals) for column in own), default=inf)
+
+    @cached_property
+    def _joint(self) -> dict[Resource, int]:
+        joint: dict[Resource, int] = {}
+        for team, rows in self.portfolio.quotas_of.items():
+            for row in rows:
+                if row.scope == "together":
+                    key = Resource("joint", row.place, row.gpu, row.market, team=team)
+                    joint[key] = min(row.most, joint.get(key, row.most))
+        return joint
+
+    @cached_property
+    def _machines(self) -> dict[Resource, int]:
+        """Machines of each offer of which only some exist."""
+        jobs = self.portfolio.jobs
+        return {
+            machines_of(kind_of(offer)): offer.available
+            for catalog in {id(job.problem.catalog): job.problem.catalog for job in jobs}.values()
+            for offer in catalog.offers
+            if offer.available is not None
+        }
+
+    @cached_property
+    def blocks(self) -> dict[Resource, tuple[int, ...]]:
+        """Positions of the blocks of each offer that has any."""
+        found: dict[Resource, tuple[int, ...]] = {}
+        for i, block in enumerate(self.portfolio.blocks):
+            key = machines_of(block.offer)
+            found[key] = (*found.get(key, ()), i)
+        return found
+
+    def capacity(self, held: Held) -> float:
+        """Return how much there is of a resource in a slot, blocks that are not bought among it."""
+        resource, slot = held
+        if resource in self.blocks:
+            blocks = (self.portfolio.blocks[i] for i in self.blocks[resource])
+            return sum(block.machines for block in blocks if slot in block.slots)
+        if resource.kind == "machines":
+            return self._machines.get(resource, NO_QUOTA_GPUS)
+        if resource.kind == "joint":
+            return self._joint[resource]
+        return self._quota(resource)
+
+    def _quota(self, resource: Resource) -> int:
+        """Return the GPUs of one place, GPU and market: the last row that matches."""
+        key = resource.place, resource.gpu, resource.market
+        gpus = None if resource.team else self.portfolio.quota_gpus
+        for row in self.portfolio.quotas_of[resource.team]:
+            if row.scope == "each" and row.covers(*key):
+                gpus = row.most
+        return NO_QUOTA_GPUS if gpus is None else gpus
+
+    def use(self, placement: Placement, job: Job) -> dict[Resource, float]:
+        """Return what a placement of a job takes of each limited resource while it runs."""
+        used: dict[Resource, float] = {}
+        for bucket, gpus in quota_use(placement, job.problem).items():
+            for own in {Resource("quota", *bucket, team=team) for team in ("", job.team)}:
+                if self._quota(own) < NO_QUOTA_GPUS:
+                    used[own] = used.get(own, 0) + gpus
+            for joint in self._joint:
+                if joint.team in ("", job.team) and joint.quota(0).covers(*bucket):
+                    used[joint] = used.get(joint, 0) + gpus
+        server = placement.exchange.server
+        for group in (*placement.groups, *([] if server is None else [server])):
+            machines = machines_of(group.offer_kind)
+            if machines in self._machines or machines in self.blocks:
+                used[machines] = used.get(machines, 0) + group.machine_count
+        return used

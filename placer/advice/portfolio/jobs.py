@@ -13,8 +13,6 @@ from placer.problem.requirements import Quota, Requirements, matches
 from placer.records import replace
 
 HOUR_S = 3600.0
-MAXIMISED = frozenset({"throughput"})
-"""Objectives of which more is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +138,7 @@ class Portfolio:
     @property
     def maximised(self) -> bool:
         """Tell whether more of the objective is better."""
-        return self.objective in MAXIMISED
+        return self.objective == "throughput"
 
     def value(self, job: Job, usd: float, samples_per_second: float) -> float:
         """Return what a placement adds to the objective, lowest is best: USD, weighted samples/s

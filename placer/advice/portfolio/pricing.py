@@ -224,14 +224,14 @@ class Pricing:
     def _searched(self, group: Group, duals: Duals, region: Region, best: float) -> float:
         """Search the least dollars in a region; returns a bound on its reduced values."""
         surcharges, factor = self._surcharges(group, duals, region)
-        limits, gain, floor = self.columns.limits, self._gain(group, region), region.speeds[0]
+        columns, gain, floor = self.columns, self._gain(group, region), region.speeds[0]
         windows = [range(start, start + n) for start, n in self._windows(group, region)]
         closed = (
             resource
-            for resource in limits.blocks
-            if not any(all(limits.capacity((resource, s)) > 0 for s in slots) for slots in windows)
+            for resource in columns.blocks
+            if not any(all(columns.capacity((resource, s)) > 0 for s in slots) for slots in windows)
         )
-        own = (c for c in self.columns.of(group) if c.samples_per_second >= floor)
+        own = (c for c in columns.of(group) if c.samples_per_second >= floor)
         start = min(own, key=lambda column: column.reduced(duals), default=None)
         sought = Sought(
             floor=floor,
@@ -279,7 +279,7 @@ class Ledger:
 
     def left(self, held: Held) -> float:
         """Return what is left of a resource in a slot."""
-        return self.columns.limits.capacity(held) - self.held.get(held, 0.0)
+        return self.columns.capacity(held) - self.held.get(held, 0.0)
 
     def left_of(self, team: str) -> float:
         """Return the dollars that are left of a team's budget; infinite without one."""
@@ -315,11 +315,11 @@ class Ledger:
 
     def _needed(self, column: Column) -> set[int]:
         """Return the blocks that nobody has bought yet and a column may need."""
-        limits, blocks = self.columns.limits, self.columns.portfolio.blocks
+        own, blocks = self.columns.blocks, self.columns.portfolio.blocks
         return {
             i
             for resource, slot in column.use
-            for i in limits.blocks.get(resource, ())
+            for i in own.get(resource, ())
             if slot in blocks[i].slots and i not in self.bought
         }
 

@@ -46,16 +46,14 @@ class Kinds:
             return multiplier_of(exchange_for(name, 1, problem, local_steps=steps), problem).value
 
         least = min((times(*mode) for mode in problem.modes), default=1.0)
-        self.usd = np.array([pool.usd_per_hour for pool in pools])
-        self.alone = np.array([pool.alone.value for pool in pools]) / times(NO_EXCHANGE, 1)
-        self.rate = np.array([pool.shared.value for pool in pools]) / least
-        self.machines = np.array([pool.machines for pool in pools])
+        self.usd, self.buckets = pools.usd, pools.bucket_of
+        self.alone = pools.figures(lambda pool: pool.alone.value) / times(NO_EXCHANGE, 1)
+        self.rate = pools.figures(lambda pool: pool.shared.value) / least
+        self.machines = pools.figures(lambda pool: pool.machines)
         self.offers = [pool.offer for pool in pools]
-        numbers = {bucket: i for i, bucket in enumerate(dict.fromkeys(p.bucket for p in pools))}
-        self.buckets = np.array([numbers[pool.bucket] for pool in pools], dtype=int)
-        gpus, quotas = np.array([(pool.gpus, pool.gpu_quota) for pool in pools]).reshape(-1, 2).T
-        self.most_rate = np.zeros(len(numbers))
-        np.maximum.at(self.most_rate, self.buckets, self.rate / gpus * quotas)
+        quotas = pools.figures(lambda pool: pool.gpu_quota / pool.gpus)
+        self.most_rate = np.zeros(self.buckets.max(initial=-1) + 1)
+        np.maximum.at(self.most_rate, self.buckets, self.rate * quotas)
 
     def surcharged(self, extra: Callable[[VmOffer], float]) -> Any:
         """Return USD/h of each kind with the surcharge of its machines."""
