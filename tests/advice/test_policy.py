@@ -279,12 +279,12 @@ def test_no_policy_misses_and_none_beats_the_optimum(seed: int) -> None:
         optimum = offline_optimum(launched, prices, HALF_H, job, where)
         bound = offline_bound(launched, prices, HALF_H, job, where)
         assert bound <= optimum + 1e-6
-        for policy in POLICIES:
+        for name, policy in POLICIES.items():
             run = simulate(table, HALF_H, 0, policy.rule(0), start(job, where))
-            assert not run.missed, policy.name
+            assert not run.missed, name
             assert run.end.now_h <= job.deadline_h + 1e-6
-            least = bound if policy.name == "span" else optimum
-            assert run.end.usd >= least - 1e-6, policy.name
+            least = bound if name == "span" else optimum
+            assert run.end.usd >= least - 1e-6, name
 
 
 @pytest.mark.parametrize("seed", range(4))

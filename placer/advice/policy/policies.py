@@ -426,29 +426,23 @@ def _missing(held: Held, zones: int, state: State) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """A rule with its name.
+    """A rule that a job may follow.
 
     ``rule`` makes the rule of one run from the zone that is cheapest when it begins. ``censored``
     reads a zone that launched all machines that were asked for as one that has any number.
     """
 
-    name: str
     rule: Callable[[int], Rule]
     censored: bool = False
 
 
 _WAITS, _PACES = migrate(pace=False), migrate(pace=True)
-POLICIES = (
-    Policy(name="on-demand", rule=lambda zone: on_demand),
-    Policy(name="fixed", rule=fixed),
-    Policy(name="migrate", rule=lambda zone: _WAITS),
-    Policy(name="migrate-pace", rule=lambda zone: _PACES),
-    Policy(name="migrate-censored", rule=lambda zone: _WAITS, censored=True),
-    Policy(name="span", rule=lambda zone: span),
-)
-"""What ``placer capacity replay`` compares."""
-
-
-def policy_named(name: str) -> Policy:
-    """Return one of `POLICIES` by its name."""
-    return next(policy for policy in POLICIES if policy.name == name)
+POLICIES = {
+    "on-demand": Policy(rule=lambda zone: on_demand),
+    "fixed": Policy(rule=fixed),
+    "migrate": Policy(rule=lambda zone: _WAITS),
+    "migrate-pace": Policy(rule=lambda zone: _PACES),
+    "migrate-censored": Policy(rule=lambda zone: _WAITS, censored=True),
+    "span": Policy(rule=lambda zone: span),
+}
+"""What ``placer capacity replay`` compares, by name."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placer.advice.policy.policies import POLICIES, Rule, State, policy_named, start, step
+from placer.advice.policy.policies import POLICIES, Rule, State, start, step
 from placer.advice.policy.trace import Job, Market, Observation, Trace
 from placer.advice.runner.runner import Opener, answers, here
 from placer.documents.schemas import worlds
@@ -32,7 +32,6 @@ PART = 16
 ASSUMPTION = "on-demand machines are always available"
 SLOW_REFORM_H = 0.2
 LOW_EFFICIENCY = 0.85
-NAMES = tuple(policy.name for policy in POLICIES)
 
 
 def offline_optimum(
@@ -204,21 +203,21 @@ def replay(
 ) -> Replay:
     """Run policies over a trace.
 
-    ``names`` are of `NAMES`; empty: all, the censored rule where it differs. ``starts`` are ticks
+    ``names`` are of `POLICIES`; empty: all, the censored one where it differs. ``starts`` are ticks
     at which jobs begin; None: every so many hours, as long as the deadline is within the trace.
     Without ``offline`` there is no optimum and no bound. Raises PlacerError if a policy is unknown,
     or the trace is shorter than the deadline.
     """
     for name in names:
-        if name not in NAMES:
-            raise unknown("policy", name, NAMES)
+        if name not in POLICIES:
+            raise unknown("policy", name, POLICIES)
     if starts is None:
         starts = starts_of(trace.ticks, trace.tick_h, job, every_h)
     if not starts:
         raise PlacerError("a replay without a start", "give at least one")
     differs = job.machines > trace.most  # what is censored
-    usual = [policy.name for policy in POLICIES if differs or not policy.censored]
-    chosen = [name for name in NAMES if name in (names or usual)]
+    usual = [name for name, policy in POLICIES.items() if differs or not policy.censored]
+    chosen = [name for name in POLICIES if name in (names or usual)]
     dearer: list[tuple[str, Job]] = []
     if "span" in chosen:  # islands re-form slowly, or several places are slow
         slow_places = f"several places have {LOW_EFFICIENCY:g} of the speed of one"
@@ -277,7 +276,7 @@ def _minute(time: datetime) -> str:
 def _runs(shared: tuple[Trace, Market], asked: tuple[str, Job, Sequence[int]]) -> tuple[Run, ...]:
     """Run one policy from some starts."""
     (trace, market), (name, job, starts) = shared, asked
-    policy = policy_named(name)
+    policy = POLICIES[name]
     seen = trace.observations(job, censored=policy.censored)
     cheapest, begun = trace.usd_per_hour.argmin(axis=1), start(job, market)
     return tuple(
