@@ -26,7 +26,6 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.shares import Part as SpeedPart
 from placer.problem.shares import ShareLimit, SpeedCap, broken_shares, crowded, most_of
-from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
@@ -229,65 +228,55 @@ def repaired(placement: Placement, problem: Problem) -> Iterator[Placement]:
     """
     if traits(placement.exchange.strategy).hub:
         return
-    wish, groups = problem.requirements, list(placement.groups)
+    wish, counts = problem.requirements, Counter[WorkerGroup]()
+    for group in placement.groups:
+        counts[replace(group, count=1, inner=None)] += group.count
     for _ in range(MOST_STEPS):
-        made = _placement(placement, groups, problem)
+        made = _placement(placement, counts, problem)
         if made is None:
             return
-        broken = dict(broken_shares(wish.max_shares, wish.on_demand_floor, parts_of(made, problem)))
+        parts = parts_of(made, problem)
+        broken = dict(broken_shares(wish.max_shares, wish.on_demand_floor, parts))
+        gone: WorkerGroup | None
         if not broken:
             yield made
-            groups = _fewer(groups, max(groups, key=lambda group: group.market != "on_demand"))
+            gone = max(counts, key=lambda group: group.market != "on_demand")
         elif "on-demand" in broken:
-            other = next((group for group in groups if group.market != "on_demand"), None)
-            twin = None if other is None else _on_demand(other, problem)
-            if other is None or twin is None:
-                return
-            groups = _more(_fewer(groups, other), twin)
+            gone = next((group for group in counts if group.market != "on_demand"), None)
+            twin = None if gone is None else _on_demand(gone, problem)
+            if twin is not None:
+                counts[replace(twin, inner=None)] += 1
+            gone = None if twin is None else gone
         else:
-            shares, parts = wish.max_shares, parts_of(made, problem)
+            shares = wish.max_shares
             areas = {area for limit in shares for area, _ in crowded(limit, parts)}
-            full = (g for g in groups if any(limit.pattern(g.place) in areas for limit in shares))
-            first = next(full, None)
-            if first is None:
-                return
-            groups = _fewer(groups, first)
-        if not groups:
+            full = (g for g in counts if any(limit.pattern(g.place) in areas for limit in shares))
+            gone = next(full, None)
+        if gone is None:
             return
+        counts[gone] -= 1
+        counts = +counts  # without those that are none any more
 
 
 def _placement(
-    placement: Placement, groups: list[WorkerGroup], problem: Problem
+    placement: Placement, counts: Counter[WorkerGroup], problem: Problem
 ) -> Placement | None:
-    """Return some groups with the exchange of a placement; None where they cannot have it."""
-    workers = sum(group.count for group in groups)
+    """Return some workers with the exchange of a placement; None where they cannot have it."""
+    workers = counts.total()
     if workers < 1:
         return None
     strategy = placement.exchange.strategy if workers > 1 else NO_EXCHANGE
     steps = placement.exchange.local_steps if workers > 1 else 1
     exchange = exchange_for(strategy, workers, problem, local_steps=steps)
-    return replanned(Placement(groups=tuple(groups), exchange=exchange), problem).canonical()
+    groups = tuple(replace(group, count=count) for group, count in counts.items())
+    return replanned(Placement(groups=groups, exchange=exchange), problem).canonical()
 
 
-def _fewer(groups: list[WorkerGroup], group: WorkerGroup) -> list[WorkerGroup]:
-    return [
-        replace(each, count=each.count - 1) if each is group else each
-        for each in groups
-        if each is not group or each.count > 1
-    ]
-
-
-def _more(groups: list[WorkerGroup], pool: Pool) -> list[WorkerGroup]:
-    one = replace(pool.group(1), inner=None)
-    for at, each in enumerate(groups):
-        if replace(each, count=1, inner=None) == one:
-            return [*groups[:at], replace(each, count=each.count + 1), *groups[at + 1 :]]
-    return [*groups, one]
-
-
-def _on_demand(group: WorkerGroup, problem: Problem) -> Pool | None:
+def _on_demand(group: WorkerGroup, problem: Problem) -> WorkerGroup | None:
+    """Return one worker on demand that is otherwise like those of a group."""
     wanted = "on_demand", group.place, group.gpu, group.gpu_count
     for offer in (pool.offer for pool in problem.pools):
         if (offer.market, offer.place, offer.gpu, offer.gpu_count) == wanted:
-            return problem.pool(offer, group.machines)
+            pool = problem.pool(offer, group.machines)
+            return None if pool is None else pool.group(1)
     return None
