@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from placer.advice.recommendation.other_answers import BASELINE_NODES, short_search, solve_changed
+from placer.advice.recommendation.other_answers import (
+    BASELINE_NODES,
+    short_search,
+    solve_changed,
+    wanting,
+)
 from placer.cost_model.estimate import Estimate, estimate
 from placer.documents.schemas.proofs import BreakEven
 from placer.errors import PlacerError
+from placer.market.catalog import VmOffer
 from placer.market.words.own_places import SITES, host_assumed, own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -71,8 +77,7 @@ def _questions(
     Beside own machines, only rented ones of the same devices: others would wait for them, or they
     for others.
     """
-    wish = replace(problem.requirements, expected=False, confidence=None, market="any")
-    words = market.replace("_", "-")
+    wish, words = problem.requirements, market.replace("_", "-")
     others = tuple(rule for rule in wish.used if rule.place not in own)
     mine = tuple(o for o in problem.catalog.offers if o.place in own)
     rented = (o for o in problem.catalog.offers if o.place not in own)
@@ -80,22 +85,23 @@ def _questions(
     both = (*mine, *(o for o in hired if o.device in kinds))
     alone = tuple(rule for rule in wish.used if rule not in others)
     used = (*wish.used, Used(place=f"{SITES}*"), Used(place="*", market=market))
-    for label, kept, asked in (
-        ("own", mine, replace(wish, places_in=own, used=alone)),
-        (words, hired, replace(wish, used=others)),
-        (f"own + {words}", both, replace(wish, used=used)),
-    ):
-        catalog = replace(problem.catalog, offers=kept)
-        yield label, replace(problem, catalog=catalog, requirements=asked)
+    yield "own", _asked(problem, mine, places_in=own, used=alone)
+    yield words, _asked(problem, hired, used=others)
+    yield f"own + {words}", _asked(problem, both, used=used)
+
+
+def _asked(problem: Problem, offers: tuple[VmOffer, ...], **wishes: object) -> Problem:
+    """Return the question about some machines of any market, at the figures that are expected."""
+    catalog = replace(problem.catalog, offers=offers)
+    asked = wanting(problem, expected=False, confidence=None, market="any", **wishes)
+    return replace(asked, catalog=catalog)
 
 
 def _all_working(problem: Problem, own: tuple[str, ...]) -> Problem:
     """Return the question about own machines alone with all of them working."""
     mine = tuple(offer for offer in problem.catalog.offers if offer.place in own)
     every = tuple(Used(place=o.place, device=o.device, count=o.available or 1) for o in mine)
-    wish = replace(problem.requirements, expected=False, confidence=None, market="any")
-    wish = replace(wish, places_in=own, used=every)
-    return replace(problem, catalog=replace(problem.catalog, offers=mine), requirements=wish)
+    return _asked(problem, mine, places_in=own, used=every)
 
 
 def _there(problem: Problem, own: tuple[str, ...]) -> int:
