@@ -19,7 +19,7 @@ from placer.problem.placement import parse_workers
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
-from placer.solving.parts.chains import best_chain
+from placer.solving.nearest_plan import best_chain
 from placer.solving.solve import solve
 
 HEAD = "aws/us-east-2=1x8xH200:8:spot"

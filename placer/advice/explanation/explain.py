@@ -53,7 +53,7 @@ from placer.report.shown import Shown
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.batches.search import limited
-from placer.solving.parts.chains import best_chain
+from placer.solving.nearest_plan import best_chain
 from placer.solving.result import Option, Result, objective_document
 from placer.solving.solve import solve
 
