@@ -28,7 +28,7 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
     placed = _placed(workers, problem)
     if not placed.unexecuted:
         return placed
-    from placer.solving.parts.engines import questions  # few plans need it
+    from placer.solving.parts.search import questions  # few plans need it
 
     for asked in questions(problem):
         try:

@@ -126,7 +126,7 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
     elif problem.island_question is None or problem.requirements.narrowed is not None:
         return _divided(problem, solver, options, run)
     else:
-        from placer.solving.parts.engines import best_executed  # models without a plan do not
+        from placer.solving.parts.search import best_executed  # models without a plan do not
 
         found = _verified(
             best_executed(problem, lambda asked, own: _divided(asked, solver, own, run), options)

@@ -9,7 +9,7 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
-from placer.solving.parts.engines import best_executed, questions
+from placer.solving.parts.search import best_executed, questions
 from placer.solving.result import Result
 from placer.solving.solve import solve
 
