@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -132,117 +132,6 @@ class Program:
         return {column: number for column, number in numbers if number}
 
 
-def relaxed(
-    columns: Columns, counts: Sequence[int], choices: Sequence[Column], out: float
-) -> tuple[float, Duals]:
-    """Solve the program with fractions, where leaving out a job of weight 1 costs ``out``.
-
-    Returns the value, and prices from 0: they bound the portfolio whatever the program's precision.
-    """
-    program = Program(columns, counts, choices, whole=False)
-    groups = zip(columns.groups, program.left, strict=True)
-    left = [(variable, group.job.weight * out / program.unit) for group, variable in groups]
-    solved, _ = program.minimise([*program.value, *left], LP_S)
-    if not solved:
-        raise AssertionError("the program of a portfolio has no solution with fractions")
-
-    def price(row: Any) -> float:
-        return max(0.0, -float(row.dual_value())) * program.unit
-
-    prices = {held: price(row) for held, row in program.rows.items()}
-    return program.model.Objective().Value() * program.unit, Duals(
-        prices={held: usd for held, usd in prices.items() if usd > TINY},
-        budget=price(program.budget),
-        teams={name: price(row) for name, row in program.teams.items()},
-    )
-
-
-def whole(
-    columns: Columns,
-    seconds: float,
-    share: Callable[[Column], float] | None = None,
-    more: Resource | None = None,
-) -> tuple[dict[Column, int], bool]:
-    """Choose a whole number of each column: the most weight of the highest priority runs, then of
-    the next, then the least share of any job is as large as possible (None: shares do not count),
-    and then the value is the least. Each step takes so many seconds. There may be one ``more`` of a
-    resource in every slot. Returns how often each column is taken, and whether it is proved that
-    none do better.
-    """
-    choices = columns.kept
-    everybody = [group.count for group in columns.groups]
-    program = Program(columns, everybody, choices, whole=True, more=more)
-    everyone = program.limit([(left, 1) for left in program.left], 0)
-    solved, proved = program.minimise(program.value, seconds)
-    if not solved:
-        everyone.Clear()
-        proved = True
-        for priority in sorted({g.job.priority for g in columns.groups}, reverse=True):
-            solved, ended = program.minimise(program.missed(priority), seconds)
-            if not solved:
-                return {}, False
-            program.keep(program.missed(priority))
-            proved = proved and ended
-        solved, ended = program.minimise(program.value, seconds)
-        proved = proved and ended
-    counts = program.counts() if solved else {}
-    if share is None:
-        return counts, proved
-    shares = [round(share(column), SHARE_DIGITS) for column in choices]
-    levels = sorted(set(shares))
-    low, high, barred = 0, len(levels) - 1, program.limit([], 0)
-    while low <= high:  # the least share is that of some column
-        middle = (low + high) // 2
-        for take, own in zip(program.take, shares, strict=True):
-            barred.SetCoefficient(take, 0 if own >= levels[middle] else 1)
-        solved, ended = program.minimise(program.value, seconds)
-        proved = proved and ended
-        if solved:
-            counts, low = program.counts(), middle + 1
-        else:
-            high = middle - 1
-    return counts, proved
-
-
-def worths(
-    columns: Columns,
-    counts: Mapping[Column, int],
-    duals: Duals,
-    share: Callable[[Column], float] | None = None,
-) -> Iterator[ResourceWorth]:
-    """Yield what one more of each scarce resource changes, by choosing again among the known
-    columns: a longer search may find more. In dollars of the budget where cost is no aim.
-
-    The price of a relaxation would hold for a small change only, and is none where jobs are left
-    out: a whole one changes which of them run.
-    """
-    portfolio = columns.portfolio
-    dollar = 1.0 if portfolio.objective == "cost" else duals.budget
-    ledger = Ledger(columns, counts)
-    scarce: dict[Resource, dict[int, float]] = {}
-    for resource, slot in {*duals.prices, *ledger.held}:
-        if resource not in columns.blocks and ledger.left((resource, slot)) < 1:
-            price = duals.prices.get((resource, slot), 0.0)
-            scarce.setdefault(resource, {})[slot] = price
-    *missed, now = worth(columns, counts)
-    run = running(columns, counts)
-    dearest = sorted(scarce, key=lambda one: (-sum(scarce[one].values()), one))
-    for resource in dearest[:MOST_SCARCE] if dollar else ():
-        other, _ = whole(columns, MORE_S, share, resource)
-        *left, then = worth(columns, other)
-        saved = (now - then) / dollar
-        if (left, -saved) < (missed, -LEAST_SAVED * abs(now) / dollar):
-            pairs = zip(columns.groups, run, running(columns, other), strict=True)
-            names = [portfolio.jobs[n].name for g, own, new in pairs for n in g.members[own:new]]
-            yield ResourceWorth(
-                resource=resource.words,
-                unit=resource.unit,
-                usd=saved,
-                slots=tuple(sorted(scarce[resource])),
-                runs=tuple(names) if left < missed else UNSET,
-            )
-
-
 OUT = 10.0
 """Leaving out a job costs so many times what all jobs are worth: any job is worth its place."""
 FLAT = 1e-3
@@ -283,11 +172,70 @@ class Bounds:
         return self.columns.portfolio
 
     def program(self, run: Sequence[int], share: float) -> tuple[float, Duals]:
-        """Solve the program with fractions of jobs with a share; returns value and prices."""
-        kept = self.columns.kept
+        """Solve the program with fractions of jobs with a share, where leaving out costs `OUT`.
+
+        Returns the value, and prices from 0: they bound the portfolio whatever its precision.
+        """
+        kept, out = self.columns.kept, self._out
         if self.portfolio.fair:
             kept = [c for c in kept if self.share(c) >= share * (1 - SAME)]
-        return relaxed(self.columns, run, kept, self._out)
+        program = Program(self.columns, run, kept, whole=False)
+        groups = zip(self.columns.groups, program.left, strict=True)
+        left = [(variable, group.job.weight * out / program.unit) for group, variable in groups]
+        solved, _ = program.minimise([*program.value, *left], LP_S)
+        if not solved:
+            raise AssertionError("the program of a portfolio has no solution with fractions")
+
+        def price(row: Any) -> float:
+            return max(0.0, -float(row.dual_value())) * program.unit
+
+        prices = {held: price(row) for held, row in program.rows.items()}
+        return program.model.Objective().Value() * program.unit, Duals(
+            prices={held: usd for held, usd in prices.items() if usd > TINY},
+            budget=price(program.budget),
+            teams={name: price(row) for name, row in program.teams.items()},
+        )
+
+    def whole(self, seconds: float, more: Resource | None = None) -> tuple[dict[Column, int], bool]:
+        """Choose a whole number of each column: the most weight of the highest priority runs, then
+        of the next; then, to be fair, the least share of any job is as large as possible; and then
+        the value is the least. Each step takes so many seconds. There may be one ``more`` of a
+        resource in every slot. Returns how often each column is taken, and whether it is proved
+        that none do better.
+        """
+        columns, choices = self.columns, self.columns.kept
+        everybody = [group.count for group in columns.groups]
+        program = Program(columns, everybody, choices, whole=True, more=more)
+        everyone = program.limit([(left, 1) for left in program.left], 0)
+        solved, proved = program.minimise(program.value, seconds)
+        if not solved:
+            everyone.Clear()
+            proved = True
+            for priority in sorted({g.job.priority for g in columns.groups}, reverse=True):
+                solved, ended = program.minimise(program.missed(priority), seconds)
+                if not solved:
+                    return {}, False
+                program.keep(program.missed(priority))
+                proved = proved and ended
+            solved, ended = program.minimise(program.value, seconds)
+            proved = proved and ended
+        counts = program.counts() if solved else {}
+        if not self.portfolio.fair:
+            return counts, proved
+        shares = [round(self.share(column), SHARE_DIGITS) for column in choices]
+        levels = sorted(set(shares))
+        low, high, barred = 0, len(levels) - 1, program.limit([], 0)
+        while low <= high:  # the least share is that of some column
+            middle = (low + high) // 2
+            for take, own in zip(program.take, shares, strict=True):
+                barred.SetCoefficient(take, 0 if own >= levels[middle] else 1)
+            solved, ended = program.minimise(program.value, seconds)
+            proved = proved and ended
+            if solved:
+                counts, low = program.counts(), middle + 1
+            else:
+                high = middle - 1
+        return counts, proved
 
     def price(self, duals: Duals, share: float, run: Sequence[int], near: float = 0.0) -> None:
         """Ask for better columns of the jobs that run at some prices, and bound all of theirs.
@@ -417,6 +365,39 @@ class Bounds:
                 prices = sum(duals.prices.get((resource, s), 0.0) for s in block.slots)
                 total += max(0.0, block.machines * prices - block.usd * (1 + duals.budget))
         return total
+
+    def worths(self, counts: Mapping[Column, int], duals: Duals) -> Iterator[ResourceWorth]:
+        """Yield what one more of each scarce resource changes, by choosing again among the known
+        columns: a longer search may find more. In dollars of the budget where cost is no aim.
+
+        The price of a relaxation would hold for a small change only, and is none where jobs are
+        left out: a whole one changes which of them run.
+        """
+        columns, portfolio = self.columns, self.portfolio
+        dollar = 1.0 if portfolio.objective == "cost" else duals.budget
+        ledger = Ledger(columns, counts)
+        scarce: dict[Resource, dict[int, float]] = {}
+        for resource, slot in {*duals.prices, *ledger.held}:
+            if resource not in columns.blocks and ledger.left((resource, slot)) < 1:
+                price = duals.prices.get((resource, slot), 0.0)
+                scarce.setdefault(resource, {})[slot] = price
+        *missed, now = worth(columns, counts)
+        run = running(columns, counts)
+        dearest = sorted(scarce, key=lambda one: (-sum(scarce[one].values()), one))
+        for resource in dearest[:MOST_SCARCE] if dollar else ():
+            other, _ = self.whole(MORE_S, resource)
+            *left, then = worth(columns, other)
+            saved = (now - then) / dollar
+            if (left, -saved) < (missed, -LEAST_SAVED * abs(now) / dollar):
+                pairs = zip(columns.groups, run, running(columns, other), strict=True)
+                jobs = [portfolio.jobs[n] for g, own, new in pairs for n in g.members[own:new]]
+                yield ResourceWorth(
+                    resource=resource.words,
+                    unit=resource.unit,
+                    usd=saved,
+                    slots=tuple(sorted(scarce[resource])),
+                    runs=tuple(job.name for job in jobs) if left < missed else UNSET,
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

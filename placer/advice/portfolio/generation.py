@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 
-from placer.advice.portfolio.bounds import Bounds, all_columns, whole, worths
+from placer.advice.portfolio.bounds import Bounds, all_columns
 from placer.advice.portfolio.columns import Column, Columns, Duals, Group
 from placer.advice.portfolio.jobs import Portfolio
 from placer.advice.portfolio.pricing import Pricing, one_by_one, running, worth
@@ -161,7 +161,7 @@ class Generation:
             rounds=self.rounds,
             searches=self.pricing.search.searches,
             shares=(share, top) if fair else None,
-            worths=tuple(worths(self.columns, counts, prices, bounds.share if fair else None)),
+            worths=tuple(bounds.worths(counts, prices)),
         )
 
     def _state(self, counts: Mapping[Column, int]) -> tuple[list[int], float, float]:
@@ -246,7 +246,7 @@ class Generation:
         """Choose among the known columns; tells whether none of them do better."""
         with allowance.closing(CHOOSING_S):
             seconds = min(WHOLE_S, max(0.2, allowance.current().seconds_left / 2))
-            return whole(self.columns, seconds, self.bounds.share if self.portfolio.fair else None)
+            return self.bounds.whole(seconds)
 
     def _all_columns(self, counts: Mapping[Column, int]) -> bool:
         """Ask for all columns that may make a choice better; tells whether none is missing."""
