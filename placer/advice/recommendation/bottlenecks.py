@@ -190,7 +190,12 @@ def _workers(problem: Problem, placement: Placement) -> Iterator[Warn]:
             f"no island has more than {MOST_ISLAND_MACHINES} machines where the book names "
             f"no limit (assumed)",
         )
-    if wish.target_batch_size is None and not wish.open_batches and _has_all(problem, placement):
+    # Every rank has one sequence of a step, or every worker one sample.
+    ranks = sum(
+        part.count if part.inner is None else part.gpus // part.inner.rank_gpus
+        for part in placement.parts
+    )
+    if wish.target_batch_size is None and not wish.open_batches and ranks >= problem.batch:
         yield Warn(
             "default-batch",
             f"the model's usual batch of {problem.batch:,} is divided as far as it can be: "
@@ -202,12 +207,3 @@ def is_usual(wish: Requirements) -> bool:
     """Tell whether the most workers are a default, or what it grew to."""
     usual = wish.max_workers in (USUAL_WORKERS, *MORE_WORKERS)
     return usual and wish.min_workers < wish.max_workers
-
-
-def _has_all(problem: Problem, placement: Placement) -> bool:
-    """Tell whether every rank has one sequence of a step, or every worker one sample."""
-    ranks = sum(
-        part.count if part.inner is None else part.gpus // part.inner.rank_gpus
-        for part in placement.parts
-    )
-    return ranks >= problem.batch

@@ -214,29 +214,36 @@ def _spread_sentences(result: Result, spread: Option) -> Iterator[str]:
         yield f"Even with a free and instant exchange that placement would reach only {alone}."
 
 
-def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
-    """List what the shape of a placement implies: growth, continents, memory, plans, quotas."""
-    return (
-        *one_pass_notes(problem, got),
-        *_growth(problem, placement, got),
-        *_replicas(problem, placement, got),
-        *_quorum(problem, placement),
-        *_continents(problem, placement, got),
-        *_memory(problem, placement),
-        *plan_notes(problem, placement),
-        *_quota(problem, placement),
-        *stages_between(problem, placement, got),
-        *_calibrated(problem),
-    )
-
-
-def _calibrated(problem: Problem) -> Iterator[Warn]:
-    """Yield the runs or measurements whose figures are used in place of published ones."""
-    name = problem.calibration.name
-    if name != PUBLISHED.name:
+def notes_of(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """Yield what the shape of a placement implies: growth, continents, memory, plans, quotas."""
+    yield from one_pass_notes(problem, got)
+    yield from _growth(problem, placement, got)
+    yield from _replicas(problem, placement, got)
+    quorum, calibration = problem.requirements.quorum, problem.calibration.name
+    if quorum is not None and placement.workers > 1:  # it is no part of the figures
         yield Warn(
-            "calibrated", f"speeds and exchange times are those of {name}, where it has them"
+            "quorum",
+            f"exchanges go on when {quorum} of {placement.workers} workers have answered: "
+            f"this saves restarts when one is lost, which speed and price do not count",
         )
+    yield from _continents(problem, placement, got)
+    yield from _memory(problem, placement)
+    yield from plan_notes(problem, placement)
+    needed = [
+        f"{gpus} {gpu} in {place} ({market.replace('_', '-')})"
+        for (place, gpu, market), gpus in needed_quotas(problem, placement).items()
+    ]
+    if needed:
+        what = "a quota" if len(needed) == 1 else "quotas"
+        yield Warn(
+            "quota",
+            f"needs {what} of {', '.join(needed)}; new accounts often start with "
+            f"{SMALL_QUOTA_GPUS} or fewer: --quota {SMALL_QUOTA_GPUS} plans within that",
+        )
+    yield from stages_between(problem, placement, got)
+    if calibration != PUBLISHED.name:
+        words = f"speeds and exchange times are those of {calibration}, where it has them"
+        yield Warn("calibrated", words)
 
 
 def needed_quotas(problem: Problem, placement: Placement) -> dict[tuple[str, str, str], int]:
@@ -254,21 +261,6 @@ def needed_quotas(problem: Problem, placement: Placement) -> dict[tuple[str, str
         and (place, gpu, market) not in counted
         and not place.startswith(SITES)
     }
-
-
-def _quota(problem: Problem, placement: Placement) -> Iterator[Warn]:
-    """Yield the quotas that are needed."""
-    needed = [
-        f"{gpus} {gpu} in {place} ({market.replace('_', '-')})"
-        for (place, gpu, market), gpus in needed_quotas(problem, placement).items()
-    ]
-    if needed:
-        what = "a quota" if len(needed) == 1 else "quotas"
-        yield Warn(
-            "quota",
-            f"needs {what} of {', '.join(needed)}; new accounts often start with "
-            f"{SMALL_QUOTA_GPUS} or fewer: --quota {SMALL_QUOTA_GPUS} plans within that",
-        )
 
 
 def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
@@ -317,17 +309,6 @@ def _in_time(problem: Problem, placement: Placement, got: Estimate) -> Iterator[
             f"done within {format_duration(wish.deadline_s)} with a chance of "
             f"{format_plain(100 * chance, 2)} %: --confidence {100 * LEAST_CHANCE:.0f}% plans "
             "fallbacks, --market on-demand launches at once",
-        )
-
-
-def _quorum(problem: Problem, placement: Placement) -> Iterator[Warn]:
-    """Yield what a quorum is for: it is no part of the figures."""
-    quorum = problem.requirements.quorum
-    if quorum is not None and placement.workers > 1:
-        yield Warn(
-            "quorum",
-            f"exchanges go on when {quorum} of {placement.workers} workers have answered: "
-            f"this saves restarts when one is lost, which speed and price do not count",
         )
 
 
