@@ -78,7 +78,7 @@ class FrontierPoint(many.FrontierPoint[Placement, Estimate], frozen=True):
         Its status is optimal if the asked gap is proved, time_limit if a wider one is, else
         feasible.
         """
-        usd, speed = cost_of(estimate), estimate.effective_samples_per_second.value
+        usd, speed = estimate.usd_per_hour.total, estimate.effective_samples_per_second.value
         marginal = gap = None
         if before is not None:
             more = speed - before.samples_per_second
@@ -210,11 +210,6 @@ class Frontier(Shown):
         return self.to_saved()
 
 
-def cost_of(estimate: Estimate) -> float:
-    """Return what a placement costs: USD/h."""
-    return estimate.usd_per_hour.total
-
-
 def knee_of(costs: Sequence[float], speeds: Sequence[float]) -> int | None:
     """Find where a frontier bends most: beyond it, one percent more cost buys less speed than
     before.
@@ -273,7 +268,7 @@ class Spot(NamedTuple):
     def of(result: Result) -> Spot:
         """Take the placement of an answer."""
         placement, got = result.found
-        return Spot(placement, got, cost_of(got), got.effective_samples_per_second.value)
+        return Spot(placement, got, got.usd_per_hour.total, got.effective_samples_per_second.value)
 
 
 class Trace:

@@ -285,19 +285,6 @@ def _taken(path: str) -> PlacerError:
     )
 
 
-def question_digest(
-    problem: Problem, points: Sequence[str], solving: Mapping[str, object], version: str
-) -> str:
-    """Digest of everything that points depend on: question, changes, solver, version of placer.
-
-    Rows of capacity are in the digest of the book that has them; class rows belong to the version.
-    """
-    question = problem.to_dict()
-    question["catalog"].pop("capacity", None)
-    parts = [question, list(points), dict(solving), version]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
 def line_of(document: Mapping[str, Any]) -> str:
     """Return one line of the file; NaN and infinity are an error, not JSON."""
     return json.dumps(document, allow_nan=False) + "\n"
@@ -521,9 +508,13 @@ def header_of(
     points = [" ".join(words) for words in points_of(axes)]
     named = {name: getattr(options, name) for name in ("gap", "time_limit_s", "seed")}
     solving = {"solver": solver, **named}
+    # Rows of capacity are in the digest of their book, and class rows belong to the version.
+    question = problem.to_dict()
+    question["catalog"].pop("capacity", None)
+    parts = json.dumps([question, points, solving, __version__], sort_keys=True)
     return {
         "schema": POINTS_SCHEMA,
-        "question": question_digest(problem, points, solving, __version__),
+        "question": hashlib.sha256(parts.encode()).hexdigest(),
         "placer_version": __version__,
         "request": request_document(problem),
         "data": data_document(problem),

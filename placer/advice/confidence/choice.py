@@ -10,13 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.cost_model.capacity.ladder import Rung, Runs, climb
-from placer.cost_model.capacity.supply import (
-    Stock,
-    chances_of,
-    launchable,
-    likeness_of,
-    state_paths,
-)
+from placer.cost_model.capacity.supply import chances_of, launchable, likeness_of, state_paths
 from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import Objective, aimed_at, objective_of
 from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION
@@ -328,18 +322,14 @@ class _Scenarios:
             built = np.ones((self.steps, self.draws), dtype=bool)
             gang = self.gangs[at]
             for stock, wanted in zip(gang.stocks, gang.wanted, strict=True):
-                built &= self._launched(stock, wanted) >= wanted
+                launched = np.zeros((self.steps, self.draws), dtype=int)
+                for zone, known in zip(stock.zones, stock.known, strict=True):
+                    chances = chances_of(known, wanted)[None]
+                    states = self._states[zone].reshape(-1, 1)
+                    launched += launchable(chances, states).reshape(self.steps, self.draws)
+                built &= launched >= wanted
             self._there[at] = built
         return self._there[at]
-
-    def _launched(self, stock: Stock, wanted: int) -> Array:
-        """Return how many of the wanted machines a stock has; shape (steps, draws)."""
-        built = np.zeros((self.steps, self.draws), dtype=int)
-        for zone, known in zip(stock.zones, stock.known, strict=True):
-            chances = chances_of(known, wanted)[None]
-            states = self._states[zone].reshape(-1, 1)
-            built += launchable(chances, states).reshape(self.steps, self.draws)
-        return built
 
     def run(self, ladder: Sequence[int]) -> Runs:
         """Run a ladder in every scenario; without a deadline only ask whether a rung is there."""

@@ -225,17 +225,11 @@ def decide(kept: State, seen: Observation, tick_h: float, rule: Rule) -> State:
     """
     if not kept.for_good:
         held = changed(kept, rule(kept, seen, tick_h))
-        if is_safe(held, tick_h):
+        work_h = work_in(held, tick_h)
+        slack_h = held.slack_h - tick_h + work_h
+        if work_h >= held.left_h - EPSILON_H or slack_h >= held.job.restart_h - EPSILON_H:
             return held
     return replace(changed(kept, kept.all_in(kept.market.on_demand)), for_good=True)
-
-
-def is_safe(held: State, tick_h: float) -> bool:
-    """Whether the job finishes in this tick, or its slack covers a restart after it."""
-    work_h = work_in(held, tick_h)
-    if work_h >= held.left_h - EPSILON_H:
-        return True
-    return held.slack_h - tick_h + work_h >= held.job.restart_h - EPSILON_H
 
 
 def on_demand(state: State, seen: Observation, tick_h: float) -> Machines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -244,7 +244,11 @@ def answered(found: Found) -> PortfolioAnswer:
     """Build the answer of what a search ended with; AssertionError if jobs break a shared limit."""
     columns, portfolio = found.columns, found.columns.portfolio
     ledger, greedy = Ledger(columns, found.counts), Ledger(columns, found.greedy)
-    jobs, assigned = portfolio.jobs, dict(_assigned(found))
+    jobs, assigned = portfolio.jobs, dict[int, Column]()
+    waiting = {group.number: list(group.members) for group in columns.groups}
+    for column, count in sorted(found.counts.items(), key=lambda item: item[0].start):
+        # The jobs of a group run in the order of the list.
+        assigned |= {waiting[column.group].pop(0): column for _ in range(count)}
     group_of = {number: group.number for group in columns.groups for number in group.members}
     sign = -1.0 if portfolio.maximised else 1.0
     by_dollar = portfolio.objective != "cost" and found.duals.budget
@@ -290,14 +294,6 @@ def answered(found: Found) -> PortfolioAnswer:
     if wrong:
         raise AssertionError(f"the portfolio breaks a shared limit: {wrong}")
     return answer
-
-
-def _assigned(found: Found) -> Iterator[tuple[int, Column]]:
-    """Yield each job that runs with its column: the jobs of a group in the order of the list."""
-    waiting = {group.number: list(group.members) for group in found.columns.groups}
-    for column, count in sorted(found.counts.items(), key=lambda item: item[0].start):
-        for _ in range(count):
-            yield waiting[column.group].pop(0), column
 
 
 def _placed(

@@ -186,7 +186,10 @@ class Search:
         if surcharges != self._surcharges:
             self._surcharges = dict(surcharges)
             self._usd.clear()
-        kinds = self._kinds_of(problem)
+        key = self.family(problem)
+        if key not in self._kinds:
+            self._kinds[key] = Kinds(problem)
+        kinds = self._kinds[key]
         if id(kinds) not in self._usd:
             self._usd[id(kinds)] = kinds.surcharged(surcharge_of(surcharges))
         usd = self._usd[id(kinds)]
@@ -226,12 +229,6 @@ class Search:
         wish = replace(wish, objective="cost", min_samples_per_second=None, deadline_s=None)
         wish = replace(wish, samples=None, tokens=None) if bare else wish
         return id(problem.profile), id(problem.catalog), wish
-
-    def _kinds_of(self, problem: Problem) -> Kinds:
-        key = self.family(problem)
-        if key not in self._kinds:
-            self._kinds[key] = Kinds(problem)
-        return self._kinds[key]
 
 
 def _server_surcharge(

@@ -55,7 +55,12 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
         )
         return [option for option in tried if option is not None]
 
-    found = [replace(option, note=limit_words(option, wish)) for option in fitting(*_freed(wish))]
+    freed = (
+        (code, replace(aimed_at(wish, objective), **{field: None}), "")
+        for code, (field, objective) in LIMITS.items()
+        if getattr(wish, field) is not None
+    )
+    found = [replace(option, note=limit_words(option, wish)) for option in fitting(*freed)]
     if wish.other_supply is not None:  # limits that nobody asked for
         found += fitting(("supply", replace(wish, supply=None), "--supply any"))
     if problem.uniform:
@@ -68,13 +73,6 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
     if not unused and len(wish.used) > 1:
         unused = fitting(("use", replace(wish, used=()), "no --use"))
     return tuple(found + unused or fitting(*_widened(wish)))
-
-
-def _freed(wish: Requirements) -> Iterator[Change]:
-    """Yield each limit without which the best for it is looked for: label, wishes."""
-    for code, (field, objective) in LIMITS.items():
-        if getattr(wish, field) is not None:
-            yield code, replace(aimed_at(wish, objective), **{field: None}), ""
 
 
 def limit_words(option: Option, wish: Requirements) -> str:

@@ -58,7 +58,10 @@ def own_or_rented(
     rows = tuple(replace(known[label], label=label) for label in sorted(known, key=_order))
     every = None
     if 0 < _working(placement, own) < _there(problem, own):
-        every = _best(_all_working(problem, own), problem, solver, options)
+        mine = tuple(offer for offer in problem.catalog.offers if offer.place in own)
+        used = tuple(Used(place=o.place, device=o.device, count=o.available or 1) for o in mine)
+        all_working = _asked(problem, mine, places_in=own, used=used)
+        every = _best(all_working, problem, solver, options)
     idle = _idle(result, own, rows, every)
     return OwnOrRented(rows=rows, break_even=_break_even(rows), idle=idle)
 
@@ -95,13 +98,6 @@ def _asked(problem: Problem, offers: tuple[VmOffer, ...], **wishes: object) -> P
     catalog = replace(problem.catalog, offers=offers)
     asked = wanting(problem, expected=False, confidence=None, market="any", **wishes)
     return replace(asked, catalog=catalog)
-
-
-def _all_working(problem: Problem, own: tuple[str, ...]) -> Problem:
-    """Return the question about own machines alone with all of them working."""
-    mine = tuple(offer for offer in problem.catalog.offers if offer.place in own)
-    every = tuple(Used(place=o.place, device=o.device, count=o.available or 1) for o in mine)
-    return _asked(problem, mine, places_in=own, used=every)
 
 
 def _there(problem: Problem, own: tuple[str, ...]) -> int:
