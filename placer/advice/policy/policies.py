@@ -314,12 +314,6 @@ def span(state: State, seen: Observation, tick_h: float) -> Machines:
     return (*(held.get(zone, 0) for zone in zones), filled)
 
 
-def _rates(seen: Observation, job: Job) -> list[float]:
-    """Return the price of an hour in each zone, with the restarts that its life makes likely."""
-    pairs = zip(seen.usd_per_hour, seen.life_h, strict=True)
-    return [price * (1 + job.restart_h / life) for price, life in pairs]
-
-
 def _least(job: Job) -> int:
     return min(LEAST_ISLAND, job.machines)
 
@@ -355,7 +349,9 @@ def _grown(held: Held, state: State, room: Sequence[int], seen: Observation) -> 
     zones that have just come back are often gone within minutes.
     """
     runs = bool(held or state.machines[state.market.on_demand])
-    grown, job, usd = dict(held), state.job, _rates(seen, state.job)
+    grown, job = dict(held), state.job
+    pairs = zip(seen.usd_per_hour, seen.life_h, strict=True)
+    usd = [price * (1 + job.restart_h / life) for price, life in pairs]  # with likely restarts
     for zone in sorted(held, key=lambda at: seen.usd_per_hour[at]):
         missing = _wanted(len(grown), state) - sum(grown.values())
         grown[zone] += max(0, min(missing, room[zone] - grown[zone]))

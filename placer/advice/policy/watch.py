@@ -89,7 +89,9 @@ def watch(
             rows[-1][zone] if count < 0 and rows else max(0, count)
             for zone, count in enumerate(counts)
         ])  # fmt: skip
-        seen = _seen(rows, prices, expected_h, job)
+        launched = np.array(rows)[-max(3, round(MEMORY_H / expected_h) + 1) :]
+        usd = np.broadcast_to(prices, launched.shape)
+        seen = observed(launched, usd, expected_h, job)[-1]
         kept = _after(state, seen, elapsed_h)
         if kept.finished:
             decided = replace(kept, machines=kept.nothing)
@@ -142,11 +144,6 @@ def _begun(state: State, held: Mapping[str, int], done_h: float) -> State:
     machines = [held.get(zone, 0) for zone in zones]
     last, done_h = machines.index(max(machines)) if held else None, min(done_h, state.job.work_h)
     return replace(state, machines=(*machines, 0), done_h=done_h, last=last)
-
-
-def _seen(rows: deque[list[int]], prices: Array, tick_h: float, job: Job) -> Observation:
-    launched = np.array(rows)[-max(3, round(MEMORY_H / tick_h) + 1) :]
-    return observed(launched, np.broadcast_to(prices, launched.shape), tick_h, job)[-1]
 
 
 def _after(state: State, seen: Observation, elapsed_h: float) -> State:

@@ -335,12 +335,17 @@ class _Search:
             if best.problem.batch not in self.rows:
                 best = self._solved(best)
             bound, status = self._bound(best, self.left), self._status()
+        proof, (low, high) = None, self.problem.requirements.batch_range or (1, 1)
+        if self.covered:  # else only the batches that were tried are proved
+            proof = BatchProof(
+                low=low, high=high, bound=bound, searches=self.searches, finished=not self.left
+            )
         return replace(
             best or replace(self.last, problem=self.problem),
             status=status,
             bound=bound,
             batches=tuple(self.rows[batch] for batch in sorted(self.rows)),
-            batch_proof=self._proof(bound),
+            batch_proof=proof,
             interrupted=self.interrupted,
         )
 
@@ -395,15 +400,6 @@ class _Search:
         if len(known) < len(bounds):
             return None
         return self.objective.best([best.value, *known])
-
-    def _proof(self, bound: float | None) -> BatchProof | None:
-        """Return what is proved of the range; None if only the batches that were tried are."""
-        if not self.covered:
-            return None
-        low, high = self.problem.requirements.batch_range or (1, 1)
-        return BatchProof(
-            low=low, high=high, bound=bound, searches=self.searches, finished=not self.left
-        )
 
 
 def limited(problem: Problem, limit: float) -> Problem:
