@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 
 from placer.cost_model.convergence import batch_factor
-from placer.cost_model.objective import Objective, objective_of
+from placer.cost_model.objective import objective_of
 from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
 from placer.problem.exchange import traits
@@ -33,23 +33,6 @@ ROUNDING = 1e-9
 """Limits are looser by this share as well, for sums in floating point."""
 ENDLESS_S = 1e12
 """Seconds that no function runs."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
-    """All batches from ``low`` to ``high`` under one strategy, and the value that nothing there
-    beats; None if none is known. One batch may have all strategies: None.
-    """
-
-    strategy: str | None
-    low: int
-    high: int
-    bound: float | None = None
-
-    @property
-    def middle(self) -> int:
-        """Return the batch that halves the span in the geometric mean, below ``high``."""
-        return min(self.high - 1, max(self.low, math.isqrt(self.low * self.high)))
 
 
 def with_batch(problem: Problem, batch: int) -> Problem:
@@ -71,89 +54,105 @@ def is_monotone(problem: Problem) -> bool:
     return problem.profile.architecture is None
 
 
-def question_of(problem: Problem, span: Span) -> Problem:
-    """Return the question that admits whatever any batch of a span does."""
-    own = with_batch(problem, span.high)
-    if span.strategy is None:
-        return own
-    wish = _only(span.strategy, own.requirements)
-    if span.low == span.high:
-        return replace(own, requirements=wish)
-    slower, dearer = _factors(problem, span, span.low)
-    catalog = own.catalog
-    if traits(span.strategy).hub == "function":
-        catalog = _with_free_functions(catalog)
-    return replace(own, catalog=catalog, requirements=_looser(wish, slower, dearer))
-
-
-def is_of_its_end(problem: Problem, span: Span) -> bool:
-    """Tell whether the question of a span asks what that of its largest batch asks of the strategy:
-    no machine is free, and no limit is looser.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """All batches of a problem from ``low`` to ``high`` under one strategy, and the value that
+    nothing there beats; None if none is known. One batch may have all strategies: None.
     """
-    wish = problem.requirements
-    slower, dearer = _factors(problem, span, span.low)
-    paced = (
-        wish.min_samples_per_second,
-        wish.deadline_s,
-        wish.budget_usd,
-        wish.most_usd_per_million_samples,
-    )
-    same = dearer == 1 and (slower == 1 or all(limit is None for limit in paced))
-    return same and traits(span.strategy or NO_EXCHANGE).hub != "function"
 
+    problem: Problem
+    strategy: str | None
+    low: int
+    high: int
+    bound: float | None = None
 
-def value_ahead(problem: Problem, span: Span, low: int, value: float) -> float:
-    """Return what no batch from ``low`` on beats, if nothing beats a value in the question."""
-    slower, dearer = _factors(problem, span, low)
-    return _moved(objective_of(problem.requirements), value, slower, dearer)
+    @property
+    def middle(self) -> int:
+        """Return the batch that halves the span in the geometric mean, below ``high``."""
+        return min(self.high - 1, max(self.low, math.isqrt(self.low * self.high)))
 
+    @property
+    def question(self) -> Problem:
+        """Return the question that admits whatever any batch of the span does."""
+        own = with_batch(self.problem, self.high)
+        if self.strategy is None:
+            return own
+        wish = _only(self.strategy, own.requirements)
+        if self.low == self.high:
+            return replace(own, requirements=wish)
+        slower, dearer = self._factors(self.low)
+        catalog = own.catalog
+        if traits(self.strategy).hub == "function":
+            catalog = _with_free_functions(catalog)
+        return replace(own, catalog=catalog, requirements=_looser(wish, slower, dearer))
 
-def slack(problem: Problem, span: Span) -> float:
-    """Return by which share the question of a span may be better than its batches."""
-    slower, dearer = _factors(problem, span, span.low)
-    return slower * dearer - 1
+    @property
+    def is_of_its_end(self) -> bool:
+        """Tell whether the question asks what that of its largest batch asks of the strategy: no
+        machine is free, and no limit is looser.
+        """
+        wish = self.problem.requirements
+        slower, dearer = self._factors(self.low)
+        paced = (
+            wish.min_samples_per_second,
+            wish.deadline_s,
+            wish.budget_usd,
+            wish.most_usd_per_million_samples,
+        )
+        same = dearer == 1 and (slower == 1 or all(limit is None for limit in paced))
+        return same and traits(self.strategy or NO_EXCHANGE).hub != "function"
 
+    @property
+    def slack(self) -> float:
+        """Return by which share the question may be better than its batches."""
+        slower, dearer = self._factors(self.low)
+        return slower * dearer - 1
 
-def value_behind(problem: Problem, span: Span, value: float) -> float:
-    """Return what a span's question must reach for a batch to reach a value."""
-    slower, dearer = _factors(problem, span, span.low)
-    return _moved(objective_of(problem.requirements), value, 1 / slower, 1 / dearer)
+    def value_ahead(self, low: int, value: float) -> float:
+        """Return what no batch from ``low`` on beats, if nothing beats a value in the question."""
+        return self._moved(value, *self._factors(low))
 
+    def value_behind(self, value: float) -> float:
+        """Return what the question must reach for a batch to reach a value."""
+        slower, dearer = self._factors(self.low)
+        return self._moved(value, 1 / slower, 1 / dearer)
 
-def least_closed(problem: Problem, span: Span, bound: float, goal: float) -> int:
-    """Return the smallest batch from which on no batch beats a goal; one past it if none."""
-    objective = objective_of(problem.requirements)
+    def least_closed(self, bound: float, goal: float) -> int:
+        """Return the smallest batch from which on no batch beats a goal; one past it if none."""
+        objective = objective_of(self.problem.requirements)
 
-    def is_open(batch: int) -> bool:
-        return objective.better(value_ahead(problem, span, batch, bound), goal)
+        def is_open(batch: int) -> bool:
+            return objective.better(self.value_ahead(batch, bound), goal)
 
-    if is_open(span.high):
-        return span.high + 1
-    low, high = span.low, span.high
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if is_open(middle) else (low, middle)
-    return low
+        if is_open(self.high):
+            return self.high + 1
+        low, high = self.low, self.high
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if is_open(middle) else (low, middle)
+        return low
 
+    def _factors(self, low: int) -> tuple[float, float]:
+        """Return by how much samples/s may be more at a batch from ``low`` on, and USD/h less."""
+        if low == self.high or self.strategy is None:
+            return 1.0, 1.0
+        growth = self.high / low
+        slower, before = (
+            batch_factor(with_batch(self.problem, batch)) for batch in (self.high, low)
+        )
+        slower /= before
+        server = traits(self.strategy).transport == "server"
+        dearer = growth if server or self.problem.data_store is not None else 1.0
+        return slower * (growth if server else 1.0), dearer
 
-def _factors(problem: Problem, span: Span, low: int) -> tuple[float, float]:
-    """Return by how much samples/s may be more at a batch from ``low`` on, and USD/h less."""
-    if low == span.high or span.strategy is None:
-        return 1.0, 1.0
-    growth = span.high / low
-    slower = batch_factor(with_batch(problem, span.high)) / batch_factor(with_batch(problem, low))
-    server = traits(span.strategy).transport == "server"
-    dearer = growth if server or problem.data_store is not None else 1.0
-    return slower * (growth if server else 1.0), dearer
-
-
-def _moved(objective: Objective, value: float, slower: float, dearer: float) -> float:
-    """Return a value as it may be at best by factors of speed and price."""
-    if objective.by_speed:
-        return value * slower if objective.maximised else value / slower
-    if objective.name == "carbon":  # of machines, whatever the batch
-        return value
-    return value / dearer / (slower if objective.by_sample else 1.0)
+    def _moved(self, value: float, slower: float, dearer: float) -> float:
+        """Return a value as it may be at best by factors of speed and price."""
+        objective = objective_of(self.problem.requirements)
+        if objective.by_speed:
+            return value * slower if objective.maximised else value / slower
+        if objective.name == "carbon":  # of machines, whatever the batch
+            return value
+        return value / dearer / (slower if objective.by_sample else 1.0)
 
 
 def _looser(wish: Requirements, slower: float, dearer: float) -> Requirements:

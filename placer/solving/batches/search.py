@@ -17,18 +17,7 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.batches.interval import (
-    Span,
-    is_monotone,
-    is_of_its_end,
-    least_closed,
-    question_of,
-    slack,
-    strategies,
-    value_ahead,
-    value_behind,
-    with_batch,
-)
+from placer.solving.batches.interval import Span, is_monotone, strategies, with_batch
 from placer.solving.result import Result
 
 STRICT = 1e-9
@@ -204,22 +193,23 @@ class _Search:
         """Yield spans that hold every batch of the range, or all that were not tried."""
         wish = self.problem.requirements
         low, high = wish.batch_range or (1, 1)
+        whole = Span(problem=self.problem, strategy=None, low=low, high=high)
         if is_monotone(self.problem):
             for name in strategies(with_batch(self.problem, high)):
                 for first, last in pairwise(wish.open_batches or (low,)):
-                    yield Span(strategy=name, low=first + (first > low), high=last)
+                    yield replace(whole, strategy=name, low=first + (first > low), high=last)
                 if low == high:
-                    yield Span(strategy=name, low=low, high=high)
+                    yield replace(whole, strategy=name)
         elif high - low < MOST_SINGLE:
             for batch in range(low, high + 1):
-                yield Span(strategy=None, low=batch, high=batch)
+                yield replace(whole, low=batch, high=batch)
 
     def _known(self, span: Span) -> Span:
         """Return a span with what the batch at its end has proved of it already."""
         row = self.rows.get(span.high)
-        if row is None or row.bound is None or not is_of_its_end(self.problem, span):
+        if row is None or row.bound is None or not span.is_of_its_end:
             return span
-        return replace(span, bound=value_ahead(self.problem, span, span.low, row.bound))
+        return replace(span, bound=span.value_ahead(span.low, row.bound))
 
     def _push(self, span: Span) -> None:
         rank = -math.inf if span.bound is None else -self.objective.sign * span.bound
@@ -242,16 +232,16 @@ class _Search:
             self.closed.append(bound)
 
     def _work(self, span: Span) -> None:
-        asked, goal = question_of(self.problem, span), self.goal
+        asked, goal = span.question, self.goal
         own = replace(
             self.options,
-            gap=SPAN_GAP_SHARE * max(self.options.gap, slack(self.problem, span)),
+            gap=SPAN_GAP_SHARE * max(self.options.gap, span.slack),
             time_limit_s=max(0.0, self.seconds_left) * SPAN_TIME_SHARE,
             start=self._start,
             certificate=False,
             break_ties=False,
         )
-        limit = None if goal is None else value_behind(self.problem, span, goal)
+        limit = None if goal is None else span.value_behind(goal)
         if limit is not None and limit <= 0:
             self._close(goal)
             return
@@ -277,10 +267,10 @@ class _Search:
         """Close the end of a span as far as the bound of its question goes, and keep the rest."""
         goal, known, first = self.goal, span.bound, span.high + 1
         if answer.bound is not None:
-            ahead = value_ahead(self.problem, span, span.low, answer.bound)
+            ahead = span.value_ahead(span.low, answer.bound)
             known = ahead if known is None or self.objective.better(known, ahead) else known
             if goal is not None:
-                first = least_closed(self.problem, span, answer.bound, goal)
+                first = span.least_closed(answer.bound, goal)
         rest = replace(span, bound=known)
         if first <= span.high:
             self._close(goal)
