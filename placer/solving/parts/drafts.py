@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -45,42 +46,162 @@ def numbers(problem: Problem) -> Iterator[int]:
         workers += 1 if workers < FEW else workers // (2 if even else 3)
 
 
-def first_placements(
-    problem: Problem,
-    sizes: Iterable[Size],
-    objective: Objective,
-    workers: int,
-    worth_s: Callable[[Size], float],
-) -> Iterator[Placement]:
-    """Yield some equal workers of some sizes that may be good: of each device those that calculate
-    fastest, or cost least, where money is left for what they send, and time for their exchange.
-    ``worth_s``: the seconds of a part of a step, at most, of something better than the best of now.
+Rented = list[tuple[VmOffer, int]]
+"""Offers, each with its number of workers."""
+
+
+class Drafts:
+    """Makes placements of some equal ``workers``. ``worth_s``: the seconds of a part of a step, at
+    most, of something better than the best of now. ``alike`` are sizes of as many equal devices,
+    whose machines may have other networks.
     """
-    wish = problem.requirements
-    budget = wish.budget_usd_per_hour or math.inf
-    floor = wish.floor_samples_per_second or 0.0
-    sends = wish.min_regions > 1
-    found = sorted((_promise(size, objective), number, size) for number, size in enumerate(sizes))
-    alike: Alike = {}
-    for *_, size in found:
-        alike.setdefault(_device(size), []).append(size)
-    for share in SHARES if sends or floor else (1.0,):
-        usd = share * budget if sends else budget
-        longest_s = share * problem.batch / floor if floor else math.inf
-        able = (
-            size
-            for *_, size in found
-            if workers * size.usd_per_hour <= usd and size.calculation_s <= longest_s
-        )
-        yield from _of_each_device(able, workers, problem, worth_s, alike)
+
+    def __init__(self, problem: Problem, workers: int, worth_s: Callable[[Size], float]) -> None:
+        self.problem, self.workers, self.worth_s = problem, workers, worth_s
+        self.budget = problem.requirements.budget_usd_per_hour or math.inf
+        self.alike: dict[tuple[str, int, int], list[Size]] = {}
+
+    def of(self, sizes: Iterable[Size], objective: Objective) -> Iterator[Placement]:
+        """Yield some workers of some sizes that may be good: of each device those that calculate
+        fastest, or cost least, where money is left for what they send, and time for their exchange.
+        """
+        wish = self.problem.requirements
+        floor = wish.floor_samples_per_second or 0.0
+        sends = wish.min_regions > 1
+        promised = ((_promise(size, objective), n, size) for n, size in enumerate(sizes))
+        ordered = [size for *_, size in sorted(promised)]
+        for size in ordered:
+            self.alike.setdefault((*_device(size), size.machines), []).append(size)
+        for share in SHARES if sends or floor else (1.0,):
+            usd = share * self.budget if sends else self.budget
+            longest_s = share * self.problem.batch / floor if floor else math.inf
+            yield from self._of_each_device(
+                size
+                for size in ordered
+                if self.workers * size.usd_per_hour <= usd and size.calculation_s <= longest_s
+            )
+
+    def _of_each_device(self, sizes: Iterable[Size]) -> Iterator[Placement]:
+        """Yield, of each device, the first size whose workers are held by one place, and before it
+        those that are held by several, up to one that can be paid wherever it begins.
+        """
+        problem, tried, spread = self.problem, Counter[tuple[str, int]](), set[tuple[str, int]]()
+        for size in sizes:
+            if allowance.current().spent:
+                return
+            device, offer = _device(size), size.kind.offers[0]
+            if tried[device] >= SIZES:
+                continue
+            tried[device] += 1
+            longest_s = self.worth_s(size)
+            if size.calculation_s > longest_s:
+                continue
+            if not problem.may_reach(offer, size.machines, self.workers, longest_s):
+                continue
+            together = list(self._together(size))
+            if together:
+                tried[device] = SIZES
+                yield from together
+            elif device not in spread and tried[device] <= APART:
+                apart = list(self._apart(size))
+                able = [placement for placement in apart if not violations(placement, problem)]
+                yield from able
+                spread |= {device} if able and able == apart else set()
+
+    def _together(self, size: Size) -> Iterator[Placement]:
+        """Yield workers of a size in one place, with some that are alike where it has too few."""
+        if self.problem.requirements.min_regions > 1:
+            return
+        there = _by_place(size)
+        whole = self._whole(there, size)
+        if not whole and self.workers > 1:
+            alike = self.alike[*_device(size), size.machines]
+            others = [_by_place(other) for other in alike if other is not size]
+            for place, offers in there.items():
+                offers.extend(offer for other in others for offer in other.get(place, []))
+            whole = self._whole(there, size)
+        for rented in sorted(whole, key=_usd_per_hour)[:1]:
+            yield from self._placements(rented, size)
+
+    def _whole(self, there: Mapping[str, Sequence[VmOffer]], size: Size) -> list[Rented]:
+        """Return the workers of each place that holds all of them."""
+        held = (self._filled(offers, size, self.workers) for offers in there.values())
+        return [rented for rented in held if _count(rented) == self.workers]
+
+    def _apart(self, size: Size) -> Iterator[Placement]:
+        there = _by_place(size)
+        if self.workers > 1 and self.problem.requirements.max_regions > 1:
+            for markets in range(1, max(map(len, there.values()), default=0) + 1):
+                offers = {place: each[:markets] for place, each in there.items()}
+                for first in [*there][:FIRST_PLACES]:
+                    yield from self._placements(self._spread(first, offers, size), size)
+
+    def _spread(self, first: str, there: Mapping[str, Sequence[VmOffer]], size: Size) -> Rented:
+        """Return workers in a place and in the nearest others that can be paid, as many as are
+        held; of these the cheapest and then the fastest to reach come first.
+        """
+        network, rented, left = self.problem.network, Rented(), self.workers
+        regions = min(self.problem.requirements.min_regions, self.workers)
+
+        def way(place: str) -> tuple[bool, float, float]:
+            link = network.link(first, place)
+            return place != first, network.usd_per_byte(first, place), -link.bytes_per_second
+
+        for place in sorted(there, key=way):
+            usd = self.budget / size.machines - _usd_per_hour(rented)
+            due = max(0, regions - len({offer.place for offer, _ in rented}) - 1)
+            if left and there[place][0].usd_per_hour * left <= usd:
+                rented += self._filled(there[place], size, left - self.workers // regions * due)
+                left = self.workers - _count(rented)
+        return rented
+
+    def _filled(self, offers: Iterable[VmOffer], size: Size, workers: int) -> Rented:
+        """Return workers of a size by offers of one place, as many as quotas and stock leave."""
+        rented = Rented()
+        for offer in offers:
+            count = min(workers, self.problem.machines_there(offer) // size.machines)
+            if count > 0:
+                rented.append((offer, count))
+                workers -= count
+        return rented
+
+    def _placements(self, rented: Rented, size: Size) -> Iterator[Placement]:
+        """Yield workers of a size with their first exchanges, if all are there and paid."""
+        problem, workers = self.problem, self.workers
+        if _count(rented) != workers or _usd_per_hour(rented) * size.machines > self.budget:
+            return
+        where = Counter[str]()
+        for offer, count in rented:
+            where[offer.place] += count
+        built = problem.island(rented[0][0], size.machines, workers=workers)
+        rivals = built.rivals if workers > 1 and isinstance(built, Island) else ()
+        for plan in (None, *(rival.plan for rival in rivals)):
+            pools = [problem.pool(offer, size.machines, plan, workers) for offer, _ in rented]
+            able = [
+                (pool, count)
+                for pool, (_, count) in zip(pools, rented, strict=True)
+                if pool is not None and count <= pool.max_count
+            ]
+            groups = tuple(pool.group(count) for pool, count in able)
+            each_s = [problem.part_s(pool, workers) for pool, _ in able]
+            if max(each_s, default=0.0) > min(each_s, default=0.0) * (1 + SAME):
+                continue  # some would wait for others: no question is about such workers
+            for exchange in self._exchanges(where) if len(groups) == len(rented) else ():
+                yield Placement(groups=groups, exchange=exchange)
+
+    def _exchanges(self, where: Mapping[str, int]) -> Iterator[Exchange]:
+        """Yield the first exchange, and between regions those with the most local steps, which wait
+        the least for links.
+        """
+        yield from islice(exchanges(self.problem, where), 1)
+        modes = self.problem.modes if len(where) > 1 else ()
+        most = {name: steps for name, steps in modes if steps > 1}
+        for name, steps in most.items():
+            yield from islice(exchanges_of(name, steps, self.problem, where), 1)
 
 
-Alike = dict[tuple[str, int, int], list[Size]]
-"""Sizes of as many equal devices, whose machines may have other networks."""
-
-
-def _device(size: Size) -> tuple[str, int, int]:
-    return size.kind.offers[0].gpu, size.kind.gpus, size.machines
+def _device(size: Size) -> tuple[str, int]:
+    return size.kind.offers[0].gpu, size.kind.gpus
 
 
 def _promise(size: Size, objective: Objective) -> float:
@@ -91,80 +212,6 @@ def _promise(size: Size, objective: Objective) -> float:
     return usd * size.calculation_s if objective.by_sample else usd
 
 
-def _of_each_device(
-    sizes: Iterable[Size],
-    workers: int,
-    problem: Problem,
-    worth_s: Callable[[Size], float],
-    alike: Alike,
-) -> Iterator[Placement]:
-    """Yield, of each device, the first size whose workers are held by one place, and before it
-    those that are held by several, up to one that can be paid wherever it begins.
-    """
-    tried: dict[tuple[str, int], int] = {}
-    spread: set[tuple[str, int]] = set()
-    for size in sizes:
-        if allowance.current().spent:
-            return
-        device = size.kind.offers[0].gpu, size.kind.gpus
-        if tried.setdefault(device, 0) >= SIZES:
-            continue
-        tried[device] += 1
-        offer, longest_s = size.kind.offers[0], worth_s(size)
-        if size.calculation_s > longest_s:
-            continue
-        if not problem.may_reach(offer, size.machines, workers, longest_s):
-            continue
-        together = list(_together(size, workers, problem, alike[_device(size)]))
-        if together:
-            tried[device] = SIZES
-            yield from together
-        elif device not in spread and tried[device] <= APART:
-            apart = list(_apart(size, workers, problem))
-            able = [placement for placement in apart if not violations(placement, problem)]
-            yield from able
-            spread |= {device} if able and able == apart else set()
-
-
-Rented = list[tuple[VmOffer, int]]
-"""Offers, each with its number of workers."""
-
-
-def _together(
-    size: Size, workers: int, problem: Problem, alike: Sequence[Size]
-) -> Iterator[Placement]:
-    """Yield workers of a size in one place, with some that are ``alike`` where it has too few."""
-    if problem.requirements.min_regions > 1:
-        return
-    there = _by_place(size)
-    whole = _whole(there, size, workers, problem)
-    if not whole and workers > 1:
-        others = [_by_place(other) for other in alike if other is not size]
-        for place, offers in there.items():
-            offers.extend(offer for other in others for offer in other.get(place, []))
-        whole = _whole(there, size, workers, problem)
-    for rented in sorted(whole, key=_usd_per_hour)[:1]:
-        yield from _placements(rented, size, workers, problem)
-
-
-def _whole(
-    there: Mapping[str, Sequence[VmOffer]], size: Size, workers: int, problem: Problem
-) -> list[Rented]:
-    """Return the workers of each place that holds all of them."""
-    held = (_filled(offers, size, workers, problem) for offers in there.values())
-    return [rented for rented in held if _count(rented) == workers]
-
-
-def _apart(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
-    there = _by_place(size)
-    if workers > 1 and problem.requirements.max_regions > 1:
-        for markets in range(1, max(map(len, there.values()), default=0) + 1):
-            offers = {place: each[:markets] for place, each in there.items()}
-            for first in [*there][:FIRST_PLACES]:
-                rented = _spread(first, offers, size, workers, problem)
-                yield from _placements(rented, size, workers, problem)
-
-
 def _by_place(size: Size) -> dict[str, list[VmOffer]]:
     """Return the cheapest offers of each market by place, cheapest first."""
     found: dict[str, dict[str, VmOffer]] = {}
@@ -173,80 +220,12 @@ def _by_place(size: Size) -> dict[str, list[VmOffer]]:
     return {place: list(each.values()) for place, each in found.items()}
 
 
-def _spread(
-    first: str, there: Mapping[str, Sequence[VmOffer]], size: Size, workers: int, problem: Problem
-) -> Rented:
-    """Return workers in a place and in the nearest others that can be paid, as many as are held."""
-    wish = problem.requirements
-    regions, budget = min(wish.min_regions, workers), wish.budget_usd_per_hour or math.inf
-    each, rented, left = workers // regions, Rented(), workers
-    for place in sorted(there, key=lambda place: (place != first, *_way(first, place, problem))):
-        usd = budget / size.machines - _usd_per_hour(rented)
-        due = max(0, regions - len({offer.place for offer, _ in rented}) - 1)
-        if left and there[place][0].usd_per_hour * left <= usd:
-            rented += _filled(there[place], size, left - each * due, problem)
-            left = workers - _count(rented)
-    return rented
-
-
-def _filled(offers: Iterable[VmOffer], size: Size, workers: int, problem: Problem) -> Rented:
-    """Return workers of a size by offers of one place, as many as quotas and stock leave."""
-    rented = Rented()
-    for offer in offers:
-        count = min(workers, problem.machines_there(offer) // size.machines)
-        if count > 0:
-            rented.append((offer, count))
-            workers -= count
-    return rented
-
-
 def _count(rented: Rented) -> int:
     return sum(count for _, count in rented)
 
 
 def _usd_per_hour(rented: Rented) -> float:
     return sum(count * offer.usd_per_hour for offer, count in rented)
-
-
-def _way(src: str, dst: str, problem: Problem) -> tuple[float, float]:
-    """Return what orders places by the way to them, the cheapest and then the fastest first."""
-    network = problem.network
-    return network.usd_per_byte(src, dst), -network.link(src, dst).bytes_per_second
-
-
-def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
-    """Yield workers of a size with their first exchanges, if all are there and paid."""
-    usd = _usd_per_hour(rented) * size.machines
-    if _count(rented) != workers or usd > (problem.requirements.budget_usd_per_hour or math.inf):
-        return
-    where: dict[str, int] = {}
-    for offer, count in rented:
-        where[offer.place] = where.get(offer.place, 0) + count
-    built = problem.island(rented[0][0], size.machines, workers=workers)
-    rivals = built.rivals if workers > 1 and isinstance(built, Island) else ()
-    for plan in (None, *(rival.plan for rival in rivals)):
-        pools = [problem.pool(offer, size.machines, plan, workers) for offer, _ in rented]
-        able = [
-            (pool, count)
-            for pool, (_, count) in zip(pools, rented, strict=True)
-            if pool is not None and count <= pool.max_count
-        ]
-        groups = tuple(pool.group(count) for pool, count in able)
-        each_s = [problem.part_s(pool, workers) for pool, _ in able]
-        if max(each_s, default=0.0) > min(each_s, default=0.0) * (1 + SAME):
-            continue  # some would wait for others: no question is about such workers
-        for exchange in _first_exchanges(where, problem) if len(groups) == len(rented) else ():
-            yield Placement(groups=groups, exchange=exchange)
-
-
-def _first_exchanges(where: Mapping[str, int], problem: Problem) -> Iterator[Exchange]:
-    """Yield the first exchange, and between regions those with the most local steps, which wait the
-    least for links.
-    """
-    yield from islice(exchanges(problem, where), 1)
-    most = {name: steps for name, steps in problem.modes if steps > 1} if len(where) > 1 else {}
-    for name, steps in most.items():
-        yield from islice(exchanges_of(name, steps, problem, where), 1)
 
 
 def divisions(

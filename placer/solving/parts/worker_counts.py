@@ -27,7 +27,7 @@ from placer.problem.workers.worker_sizes import ROUNDING, Ladder, Size
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.parts.drafts import divisions, first_placements, numbers
+from placer.solving.parts.drafts import Drafts, divisions, numbers
 from placer.solving.parts.search import SAME, Ask, Part, PartSearch
 from placer.solving.result import Result
 from placer.units import SECONDS_PER_HOUR
@@ -126,7 +126,7 @@ class _CountSearch(PartSearch):
             def worth_s(size: Size, workers: int = workers) -> float:
                 return self._most_part_s(size, workers, self._longest_s)
 
-            yield from first_placements(self.problem, sizes, self.objective, workers, worth_s)
+            yield from Drafts(self.problem, workers, worth_s).of(sizes, self.objective)
 
     def _drop_one(self) -> bool:
         """Leave out a machine that buys nothing; return whether there was one."""
