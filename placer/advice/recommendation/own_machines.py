@@ -32,90 +32,118 @@ KEPT = 1 - 1e-6
 """Share of the speed of one's own machines that rented ones must reach: rounding aside, all."""
 
 
-def own_or_rented(
-    result: Result,
-    own: tuple[str, ...],
-    rented: Placement | None,
-    solver: str,
-    options: SolveOptions,
-) -> OwnOrRented:
-    """Compare own machines alone, with rented ones, and rented ones alone.
-
-    Rented machines are spot ones unless the question asks for another market. Each row is the best
-    that a short search finds; the answer is one of them where it has such machines alone. Without a
-    limit that would rent more, rented machines are the cheapest of the same speed.
+class _Comparison:
+    """Own machines alone, with rented ones, and rented ones alone, beside an answer. What is rented
+    is spot machines unless the question asks for another market.
     """
-    problem, wish = result.problem, result.problem.requirements
-    placement, got = result.found
-    market = "spot" if wish.market == "any" else wish.market
-    known = {_label(placement, own, market): Option(placement=placement, estimate=got)}
-    alone = {*wish.places_in} == {*own}
-    if alone and rented is not None:
-        known[_label(rented, own, market)] = Option.of(rented, problem)
-    for label, asked in () if alone else _questions(problem, own, market):
-        option = None if label in known else _best(asked, problem, solver, options)
-        known |= {} if option is None else {label: option}
-    rows = tuple(replace(known[label], label=label) for label in sorted(known, key=_order))
-    every = None
-    if 0 < _working(placement, own) < _there(problem, own):
-        mine = tuple(offer for offer in problem.catalog.offers if offer.place in own)
-        used = tuple(Used(place=o.place, device=o.device, count=o.available or 1) for o in mine)
-        all_working = _asked(problem, mine, places_in=own, used=used)
-        every = _best(all_working, problem, solver, options)
-    idle = _idle(result, own, rows, every)
-    return OwnOrRented(rows=rows, break_even=_break_even(rows), idle=idle)
 
+    def __init__(
+        self, result: Result, own: tuple[str, ...], solver: str, options: SolveOptions
+    ) -> None:
+        self.result, self.problem, self.own = result, result.problem, own
+        self.solver, self.options = solver, options
+        wish = self.problem.requirements
+        self.market = "spot" if wish.market == "any" else wish.market
+        self.words = self.market.replace("_", "-")
+        self.mine = tuple(offer for offer in self.problem.catalog.offers if offer.place in own)
+        self.others = tuple(rule for rule in wish.used if rule.place not in own)
 
-def _best(asked: Problem, problem: Problem, solver: str, options: SolveOptions) -> Option | None:
-    """Return what a short search finds, with its figures in the question of the user."""
-    found = solve_changed(asked, asked.requirements, solver, short_search(options, NODES), "")
-    return found and replace(found, estimate=estimate(found.placement, problem))
+    def compared(self, rented: Placement | None) -> OwnOrRented:
+        """Compare them: each row is the best that a short search finds; the answer is one of them
+        where it has such machines alone. Without a limit that would rent more, rented machines are
+        the cheapest of the same speed.
+        """
+        placement, got = self.result.found
+        known = {self._label(placement): Option(placement=placement, estimate=got)}
+        alone = {*self.problem.requirements.places_in} == {*self.own}
+        if alone and rented is not None:
+            known[self._label(rented)] = Option.of(rented, self.problem)
+        for label, asked in () if alone else self._questions():
+            option = None if label in known else self._best(asked)
+            known |= {} if option is None else {label: option}
+        rows = tuple(replace(known[label], label=label) for label in sorted(known, key=_order))
+        return OwnOrRented(rows=rows, break_even=_break_even(rows), idle=self._idle(rows))
 
+    def _best(self, asked: Problem) -> Option | None:
+        """Return what a short search finds, with its figures in the question of the user."""
+        short = short_search(self.options, NODES)
+        found = solve_changed(asked, asked.requirements, self.solver, short, "")
+        return found and replace(found, estimate=estimate(found.placement, self.problem))
 
-def _questions(
-    problem: Problem, own: tuple[str, ...], market: str
-) -> Iterator[tuple[str, Problem]]:
-    """Yield the questions whose answers are compared, by the labels of their rows.
+    def _questions(self) -> Iterator[tuple[str, Problem]]:
+        """Yield the questions whose answers are compared, by the labels of their rows.
 
-    Beside own machines, only rented ones of the same devices: others would wait for them, or they
-    for others.
-    """
-    wish, words = problem.requirements, market.replace("_", "-")
-    others = tuple(rule for rule in wish.used if rule.place not in own)
-    mine = tuple(o for o in problem.catalog.offers if o.place in own)
-    rented = (o for o in problem.catalog.offers if o.place not in own)
-    kinds, hired = {o.device for o in mine}, tuple(o for o in rented if o.market == market)
-    both = (*mine, *(o for o in hired if o.device in kinds))
-    alone = tuple(rule for rule in wish.used if rule not in others)
-    used = (*wish.used, Used(place=f"{SITES}*"), Used(place="*", market=market))
-    yield "own", _asked(problem, mine, places_in=own, used=alone)
-    yield words, _asked(problem, hired, used=others)
-    yield f"own + {words}", _asked(problem, both, used=used)
+        Beside own machines, only rented ones of the same devices: others would wait for them, or
+        they for others.
+        """
+        wish, mine = self.problem.requirements, self.mine
+        rented = (o for o in self.problem.catalog.offers if o.place not in self.own)
+        kinds, hired = {o.device for o in mine}, tuple(o for o in rented if o.market == self.market)
+        both = (*mine, *(o for o in hired if o.device in kinds))
+        alone = tuple(rule for rule in wish.used if rule not in self.others)
+        used = (*wish.used, Used(place=f"{SITES}*"), Used(place="*", market=self.market))
+        yield "own", self._asked(mine, places_in=self.own, used=alone)
+        yield self.words, self._asked(hired, used=self.others)
+        yield f"own + {self.words}", self._asked(both, used=used)
 
+    def _asked(self, offers: tuple[VmOffer, ...], **wishes: object) -> Problem:
+        """Return the question about some machines of any market, at expected figures."""
+        catalog = replace(self.problem.catalog, offers=offers)
+        asked = wanting(self.problem, expected=False, confidence=None, market="any", **wishes)
+        return replace(asked, catalog=catalog)
 
-def _asked(problem: Problem, offers: tuple[VmOffer, ...], **wishes: object) -> Problem:
-    """Return the question about some machines of any market, at the figures that are expected."""
-    catalog = replace(problem.catalog, offers=offers)
-    asked = wanting(problem, expected=False, confidence=None, market="any", **wishes)
-    return replace(asked, catalog=catalog)
+    def _label(self, placement: Placement) -> str:
+        """Name the kinds of machines of a placement: own, spot, rented on several markets."""
+        mine = any(group.place in self.own for group in placement.groups)
+        markets = {group.market for group in placement.groups if group.place not in self.own}
+        words = "rented" if markets - {self.market} else self.words
+        return " + ".join([*(["own"] if mine else []), *([words] if markets else [])])
 
+    def _idle(self, rows: tuple[Option, ...]) -> str:
+        """Say in one sentence why own machines stay idle; empty where all of them work."""
+        there = sum(offer.available or 0 for offer in self.mine)
+        groups = self.result.found[0].groups
+        work = sum(group.machine_count for group in groups if group.place in self.own)
+        if work >= there:
+            return ""
+        if work:
+            used = (Used(place=o.place, device=o.device, count=o.available or 1) for o in self.mine)
+            every = self._best(self._asked(self.mine, places_in=self.own, used=tuple(used)))
+            idle = f"{there - work} of {there} own machines stay{'s' * (there - work == 1)} idle"
+            if every is None:
+                return f"{idle}: all of them together do not keep the limits of the question"
+            return f"{idle}: all of them alone reach {_beside(every, self.result)}"
+        reached = [row for row in rows if row.label.startswith("own")]
+        if reached:
+            names = {"own": "alone they reach"}
+            words = (
+                f"{names.get(row.label, f'with {row.label[6:]} ones')} {_beside(row, self.result)}"
+                for row in reached
+            )
+            return f"your own machines stay idle: rented ones alone do better; {', '.join(words)}"
+        reasons = [r for offer in self.mine for _, r in self.problem.offer_problems(offer)]
+        why = reasons[0] if reasons else "no plan with them keeps the limits of the question"
+        return f"your own machines stay idle: {why}"
 
-def _there(problem: Problem, own: tuple[str, ...]) -> int:
-    """Count the own machines of a question."""
-    return sum(o.available or 0 for o in problem.catalog.offers if o.place in own)
-
-
-def _working(placement: Placement, own: tuple[str, ...]) -> int:
-    """Count the own machines of a placement."""
-    return sum(group.machine_count for group in placement.groups if group.place in own)
-
-
-def _label(placement: Placement, own: tuple[str, ...], market: str) -> str:
-    """Name the kinds of machines of a placement: own, spot, rented on several markets."""
-    mine = any(group.place in own for group in placement.groups)
-    markets = {group.market for group in placement.groups if group.place not in own}
-    words = "rented" if markets - {market} else market.replace("_", "-")
-    return " + ".join([*(["own"] if mine else []), *([words] if markets else [])])
+    def rented(self) -> Placement | None:
+        """Return the cheapest placement without one's own machines that is as fast."""
+        (_, got), wish = self.result.found, self.problem.requirements
+        floor = got.effective_samples_per_second.value * KEPT
+        asked = wanting(
+            self.problem,
+            objective="cost",
+            expected=False,
+            confidence=None,
+            places_in=tuple(place for place in wish.places_in if place not in self.own),
+            places_not_in=(*wish.places_not_in, *self.own),
+            used=self.others,
+            budget_usd_per_hour=None,
+            budget_usd=None,
+            min_samples_per_second=floor,
+        )
+        if not asked.pools or not math.isfinite(floor):
+            return None
+        return solve(asked, self.solver, short_search(self.options, BASELINE_NODES)).placement
 
 
 def _order(label: str) -> tuple[bool, int, str]:
@@ -156,33 +184,6 @@ def _machines_usd(got: Estimate, usd_per_sample: float) -> float:
     """Return what the machines may cost an hour for samples of a price."""
     beside = got.usd_per_hour.total - got.usd_per_hour.compute
     return usd_per_sample * got.effective_samples_per_second.value - beside
-
-
-def _idle(
-    result: Result, own: tuple[str, ...], rows: tuple[Option, ...], every: Option | None
-) -> str:
-    """Say in one sentence why own machines stay idle; empty where all of them work."""
-    problem = result.problem
-    there, work = _there(problem, own), _working(result.found[0], own)
-    if work >= there:
-        return ""
-    if work:
-        idle = f"{there - work} of {there} own machines stay{'s' * (there - work == 1)} idle"
-        if every is None:
-            return f"{idle}: all of them together do not keep the limits of the question"
-        return f"{idle}: all of them alone reach {_beside(every, result)}"
-    reached = [row for row in rows if row.label.startswith("own")]
-    if reached:
-        names = {"own": "alone they reach"}
-        words = (
-            f"{names.get(row.label, f'with {row.label[6:]} ones')} {_beside(row, result)}"
-            for row in reached
-        )
-        return f"your own machines stay idle: rented ones alone do better; {', '.join(words)}"
-    mine = [offer for offer in problem.catalog.offers if offer.place in own]
-    reasons = [reason for offer in mine for _, reason in problem.offer_problems(offer)]
-    why = reasons[0] if reasons else "no plan with them keeps the limits of the question"
-    return f"your own machines stay idle: {why}"
 
 
 def _beside(row: Option, result: Result) -> str:
@@ -243,8 +244,9 @@ def with_renting(result: Result, solver: str, options: SolveOptions) -> Result:
     if not own or placement is None or got is None or allowance.current().spent:
         return result
     works = {*own} & {*placement.places}
-    found = _rented(problem, got, own, solver, options) if works else None
-    table = own_or_rented(result, own, found, solver, options)
+    comparison = _Comparison(result, own, solver, options)
+    found = comparison.rented() if works else None
+    table = comparison.compared(found)
     notes = _renting_notes(found, got, problem) if works else ()
     idle = [Warn("renting", table.idle)] if table.idle else []
     return replace(result, notes=(*result.notes, *idle, *notes), own_machines=table)
@@ -265,26 +267,3 @@ def _renting_notes(found: Placement | None, got: Estimate, problem: Problem) -> 
         f"the same speed from rented machines: {found.in_words}, {speed} for "
         f"{format_usd(usd)}/h{times} (by a short search)",
     )
-
-
-def _rented(
-    problem: Problem, got: Estimate, own: tuple[str, ...], solver: str, options: SolveOptions
-) -> Placement | None:
-    """Return the cheapest placement without one's own machines that is as fast."""
-    wish, floor = problem.requirements, got.effective_samples_per_second.value * KEPT
-    rented = replace(
-        wish,
-        objective="cost",
-        expected=False,
-        confidence=None,
-        places_in=tuple(place for place in wish.places_in if place not in own),
-        places_not_in=(*wish.places_not_in, *own),
-        used=tuple(rule for rule in wish.used if rule.place not in own),
-        budget_usd_per_hour=None,
-        budget_usd=None,
-        min_samples_per_second=floor,
-    )
-    asked = replace(problem, requirements=rented)
-    if not asked.pools or not math.isfinite(floor):
-        return None
-    return solve(asked, solver, short_search(options, BASELINE_NODES)).placement
