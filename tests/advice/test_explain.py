@@ -20,14 +20,7 @@ from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.explain import explain, why_not
 from placer.advice.explanation.subject import Asker, read_subject
 from placer.advice.explanation.wishes import find_conflict, wishes_of, without
-from placer.advice.explanation.worth import (
-    bandwidth_break_even,
-    egress_break_even,
-    goals_of,
-    price_break_even,
-    stay_or_leave,
-    worth_of_more,
-)
+from placer.advice.explanation.worth import BreakEvens, goals_of, stay_or_leave, worth_of_more
 from placer.advice.recommendation.other_answers import wanting
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -129,7 +122,7 @@ def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
     for place in others:
         subject = read_subject(place, problem)
         forced = wanting(problem, used=(Used(place=place),))
-        got = price_break_even(subject, [forced], ASKER.best(forced), result, ASKER)
+        got = BreakEvens([forced], result, ASKER).price(subject, ASKER.best(forced))
         free = with_scaled_prices(problem.catalog, subject.matches, 0.0)
         expected = factor_by_enumeration(result, forced, free)
         assert got.proved
@@ -151,13 +144,13 @@ def test_network_break_evens_are_those_of_enumeration(seed: int) -> None:
     forced = wanting(problem, min_regions=2, max_regions=9)
     if result.placement is None or len({pool.offer.place for pool in problem.pools}) < 2:
         reject()
-    egress = egress_break_even([forced], ASKER.best(forced), result, ASKER)
+    egress = BreakEvens([forced], result, ASKER).egress(ASKER.best(forced))
     expected = factor_by_enumeration(result, forced, with_scaled_egress(problem.catalog, 0.0))
     assert egress.at_any_price == (expected == inf)
     assert (egress.factor is None) == (expected in (None, inf))
     if expected is not None and expected < 1e5:
         assert egress.factor == pytest.approx(expected, rel=0.006, abs=0.006)
-    band = bandwidth_break_even([forced], result, ASKER)
+    band = BreakEvens([forced], result, ASKER).bandwidth()
     if band.factor is not None and band.proved and band.factor > 1:
         assert wins(result, forced, band.factor * 1.001)
         assert not wins(result, forced, band.factor * 0.99)

@@ -24,14 +24,7 @@ from placer.advice.explanation.subject import (
     tempting,
 )
 from placer.advice.explanation.wishes import Wish, find_conflict, remedy, wishes_of
-from placer.advice.explanation.worth import (
-    bandwidth_break_even,
-    egress_break_even,
-    never_by_network,
-    price_break_even,
-    stay_or_leave,
-    worth_of_more,
-)
+from placer.advice.explanation.worth import BreakEvens, stay_or_leave, worth_of_more
 from placer.advice.recommendation.other_answers import preferred
 from placer.cost_model.limits import LIMIT_CODES, violations
 from placer.cost_model.objective import objective_of
@@ -157,19 +150,17 @@ def _break_evens(
 ) -> tuple[tuple[BreakEven[Option], ...], bool | None]:
     """Return at which price it enters; for what is spread also at which bandwidth and egress."""
     break_evens: list[BreakEven[Option]] = []
+    entry = BreakEvens(questions, result, asker)
     if asker.seconds_left <= 0:
         return (), None
     if subject.kind in ("place", "gpu", "offer", "market"):
-        break_evens.append(price_break_even(subject, questions, trial, result, asker))
+        break_evens.append(entry.price(subject, trial))
     spread = trial.placement is not None and len(trial.placement.places) > 1
     if not spread and subject.kind not in ("exchange", "regions"):
         return tuple(break_evens), None
-    never = never_by_network(questions, result, asker)
+    never = entry.never_by_network()
     if never is False:
-        break_evens += [
-            egress_break_even(questions, trial, result, asker),
-            bandwidth_break_even(questions, result, asker),
-        ]
+        break_evens += [entry.egress(trial), entry.bandwidth()]
     return tuple(break_evens), never
 
 

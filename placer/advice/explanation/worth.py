@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import inf, isfinite, isinf
@@ -115,107 +115,109 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
     return Goal(limits=faster), Goal(limits=same)
 
 
-def price_break_even(
-    subject: Subject, questions: Sequence[Problem], known: Trial, result: Result, asker: Asker
-) -> BreakEven[Option]:
-    """Find the factor on the price of a subject's machines at which it is chosen: at which any of
-    the questions with it forced in has an answer that beats the best. ``known`` is the best of
-    these answers today.
+class BreakEvens:
+    """At which figure any of some ``questions``, with a subject forced in, has an answer that beats
+    the best.
     """
-    # Many factors are tried on the same offers: which are meant is found out once.
-    meant = {
-        id(offer)
-        for question in questions
-        for offer in question.catalog.offers
-        if offer.price_basis != "owned" and subject.matches(offer)
-    }
 
-    def scale(book: Catalog, factor: float) -> Catalog:
-        return with_scaled_prices(book, lambda offer: id(offer) in meant, factor)
+    def __init__(self, questions: Sequence[Problem], result: Result, asker: Asker) -> None:
+        self.questions, self.goals, self.asker = questions, goals_of(result), asker
 
-    return _from_below("price", scale, questions, known, result, asker)
+    def price(self, subject: Subject, known: Trial) -> BreakEven[Option]:
+        """Find the factor on the price of a subject's machines at which it is chosen. ``known`` is
+        the best of the answers today.
+        """
+        # Many factors are tried on the same offers: which are meant is found out once.
+        meant = {
+            id(offer)
+            for question in self.questions
+            for offer in question.catalog.offers
+            if offer.price_basis != "owned" and subject.matches(offer)
+        }
 
+        def scale(book: Catalog, factor: float) -> Catalog:
+            return with_scaled_prices(book, lambda offer: id(offer) in meant, factor)
 
-def egress_break_even(
-    questions: Sequence[Problem], known: Trial, result: Result, asker: Asker
-) -> BreakEven[Option]:
-    """Find the factor on all prices of egress at which an answer beats the best."""
-    return _from_below("egress", with_scaled_egress, questions, known, result, asker)
+        return self._from_below("price", scale, known)
 
+    def egress(self, known: Trial) -> BreakEven[Option]:
+        """Find the factor on all prices of egress at which an answer beats the best."""
+        return self._from_below("egress", with_scaled_egress, known)
 
-def _from_below(
-    what: Figure,
-    scale: Scale,
-    questions: Sequence[Problem],
-    today: Trial,
-    result: Result,
-    asker: Asker,
-) -> BreakEven[Option]:
-    """Run Newton's method over a price, from 0 up, or from where today's answer reaches a goal."""
-    # One goal ends where the next begins, and questions about one book share what is known of it.
-    made: Recent[Catalog] = Recent(KEPT_BOOKS)
+    def bandwidth(self) -> BreakEven[Option]:
+        """Find the least factor on the bandwidth between places."""
+        pairs = product(self.questions, self.goals)
+        reached = [_from_above(goal, question, self.asker) for question, goal in pairs]
+        return self._entered("bandwidth", with_scaled_links, reached, min)
 
-    def kept(book: Catalog, factor: float) -> Catalog:
-        return made.get((id(book), factor), lambda: scale(book, factor))
+    def never_by_network(self) -> bool | None:
+        """Return whether nothing enters even with free egress and endless links; None if that is
+        not proved.
+        """
+        proved = True
+        for question in self.questions:
+            free = with_scaled_egress(question.catalog, 0.0)
+            ideal = replace(question, catalog=with_scaled_links(free, LIMITLESS))
+            for goal in self.goals:
+                trial = self.asker.best(goal.question(ideal), first=True)
+                if trial.placement is not None and goal.met(trial.placement, ideal):
+                    return False
+                proved = proved and trial.proved
+        return True if proved else None
 
-    def reached() -> Iterator[Reached]:
-        entered = list(_entering(kept, today, questions[0], goals_of(result)))
-        yield from entered
-        largest = max((factor for factor, _, _ in entered if factor is not None), default=0.0)
-        for question, goal in product(questions, goals_of(result)):
+    def _from_below(self, what: Figure, scale: Scale, today: Trial) -> BreakEven[Option]:
+        """Run Newton's method over a price, from 0 up, or from where today's answer is enough."""
+        # One goal ends where the next begins; questions about one book share what is known of it.
+        made: Recent[Catalog] = Recent(KEPT_BOOKS)
+
+        def kept(book: Catalog, factor: float) -> Catalog:
+            return made.get((id(book), factor), lambda: scale(book, factor))
+
+        reached = list(self._entering(kept, today))
+        largest = max((factor for factor, _, _ in reached if factor is not None), default=0.0)
+        for question, goal in product(self.questions, self.goals):
             if largest > LIMITLESS:  # no larger one counts
                 continue
             if what == "price" and all(goal.limits[name] is None for name in MONEY):
                 # Money decides nothing: the goal is reached at any price or at none.
-                trial = asker.best(goal.question(question, "throughput"))
+                trial = self.asker.best(goal.question(question, "throughput"))
                 option = _plain(trial)
                 never: Reached = (None, None, trial.proved)
                 found = never if option is None else (inf, option, True)
             else:
-                found = _newton(kept, goal, question, asker, largest)
+                found = _newton(kept, goal, question, self.asker, largest)
             largest = max(largest, found[0] or 0.0)
-            yield found
+            reached.append(found)
+        return self._entered(what, kept, reached, max)
 
-    return _entered(what, kept, reached(), questions[0], max)
+    def _entering(self, scale: Scale, today: Trial) -> Iterator[Reached]:
+        """Yield the factors at which today's answer reaches goals."""
+        option, question = _plain(today), self.questions[0]
+        if option is None:
+            return
+        placement, free = option.placement, _at(scale, 0.0, question)
+        for goal in self.goals:
+            factor = _own_factor(placement, goal, free, question)
+            if 0 < factor < inf and goal.met(placement, _at(scale, factor, question)):
+                yield factor, option, True
 
-
-def _entering(
-    scale: Scale, today: Trial, question: Problem, goals: Iterable[Goal]
-) -> Iterator[Reached]:
-    """Yield the factors at which today's answer reaches goals."""
-    option = _plain(today)
-    if option is None:
-        return
-    placement, free = option.placement, _at(scale, 0.0, question)
-    for goal in goals:
-        factor = _own_factor(placement, goal, free, question)
-        if 0 < factor < inf and goal.met(placement, _at(scale, factor, question)):
-            yield factor, option, True
-
-
-def _entered(
-    what: Figure,
-    scale: Scale,
-    reached: Iterable[Reached],
-    question: Problem,
-    best: Callable[..., Any],
-) -> BreakEven[Option]:
-    """Return the best of some factors, whose placement has its estimate in the scaled market."""
-    rows = list(reached)
-    known = [(factor, option) for factor, option, _ in rows if factor is not None]
-    factor, option = best(known, key=itemgetter(0), default=(None, None))
-    if option is not None and factor is not None and factor < LIMITLESS:
-        there = estimate(option.placement, _at(scale, factor, question))
-        option = replace(option, estimate=there)
-    proved = all(sure for _, _, sure in rows)
-    endless = factor is not None and isinf(factor)
-    return BreakEven(
-        what=what,
-        factor=None if endless else factor,
-        at_any_price=endless,
-        proved=proved,
-        placement=option,
-    )
+    def _entered(
+        self, what: Figure, scale: Scale, reached: Sequence[Reached], best: Callable[..., Any]
+    ) -> BreakEven[Option]:
+        """Return the best of some factors, with the estimate in the scaled market."""
+        known = [(factor, option) for factor, option, _ in reached if factor is not None]
+        factor, option = best(known, key=itemgetter(0), default=(None, None))
+        if option is not None and factor is not None and factor < LIMITLESS:
+            there = estimate(option.placement, _at(scale, factor, self.questions[0]))
+            option = replace(option, estimate=there)
+        endless = factor is not None and isinf(factor)
+        return BreakEven(
+            what=what,
+            factor=None if endless else factor,
+            at_any_price=endless,
+            proved=all(sure for _, _, sure in reached),
+            placement=option,
+        )
 
 
 def _at(scale: Scale, factor: float, question: Problem) -> Problem:
@@ -255,29 +257,6 @@ def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem)
     slope = full.usd.total - nothing.usd.total
     most = goal.most_usd_per_hour(nothing.samples_per_second, today.requirements)
     return (most - nothing.usd.total) / slope if slope > 0 else inf
-
-
-def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker) -> bool | None:
-    """Return whether nothing enters even with free egress and endless links; None if not proved."""
-    proved = True
-    for question in questions:
-        free = with_scaled_egress(question.catalog, 0.0)
-        ideal = replace(question, catalog=with_scaled_links(free, LIMITLESS))
-        for goal in goals_of(result):
-            trial = asker.best(goal.question(ideal), first=True)
-            if trial.placement is not None and goal.met(trial.placement, ideal):
-                return False
-            proved = proved and trial.proved
-    return True if proved else None
-
-
-def bandwidth_break_even(
-    questions: Sequence[Problem], result: Result, asker: Asker
-) -> BreakEven[Option]:
-    """Find the least factor on the bandwidth between places at which an answer beats the best."""
-    pairs = product(questions, goals_of(result))
-    reached = (_from_above(goal, question, asker) for question, goal in pairs)
-    return _entered("bandwidth", with_scaled_links, reached, questions[0], min)
 
 
 def _from_above(goal: Goal, question: Problem, asker: Asker) -> Reached:
