@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from msgspec.structs import asdict
 
 from placer.advice.recommendation.equal_machines import best_equal_machines
 from placer.advice.recommendation.other_answers import wanting
-from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, sampled
+from placer.advice.robustness.uncertainty import Factor, Ranges, changes_of, factors_of, sampled
 from placer.advice.worlds.whatif import apply
 from placer.cost_model.convergence import multiplier_of, samples_to_target
 from placer.cost_model.dollars import compute_usd_per_hour
@@ -132,17 +133,6 @@ class Candidate:
         return with_phi(changed, self.placement.exchange, self.factors, shares)
 
 
-def candidates_of(
-    problem: Problem, placements: Sequence[Placement], boxes: dict[str, tuple[float, float]]
-) -> tuple[Candidate, ...]:
-    """Return the candidates that share one list of factors."""
-    factors = factors_of(problem, placements, boxes)
-    return tuple(
-        Candidate.of(p, problem, factors, [f.figure for f in factors_of(problem, [p], boxes)])
-        for p in placements
-    )
-
-
 def with_phi(
     problem: Problem, exchange: Exchange, factors: Sequence[Factor], shares: Sequence[float]
 ) -> Problem:
@@ -224,45 +214,68 @@ def worth_of(
     return tuple(sorted(worths, key=lambda worth: (-worth.expected_loss_saved, worth.figure)))
 
 
-def pool_of_rivals(
-    problem: Problem,
-    chosen: Placement,
-    boxes: dict[str, tuple[float, float]],
-    solver: str,
-    options: SolveOptions,
-) -> list[Placement]:
-    """Return the candidates: the recommendation first, the best of each kind of machine, what local
-    search finds, answers of bad worlds.
+class Rivals:
+    """Finds placements that a recommendation is compared with. Options are those of a short search;
+    ``boxes`` are ranges that the user gives.
     """
-    answers = [solve(problem, "local_search", options).placement]
-    rivals = best_equal_machines(problem, RIVALS)
-    ends = boxes.get("price", (0.7, 1.6))
-    worlds = [_spot_at(problem, times) for times in ends]  # the whole market at either end
-    if problem.requirements.max_regions > 1:
-        ends = boxes.get("bandwidth", (0.5, 1.5))
-        books = (with_scaled_links(problem.catalog, times) for times in ends)
-        worlds += [replace(problem, catalog=book) for book in books]
-    answers += [solve(world, solver, options).placement for world in worlds if world is not None]
-    placements = [chosen, *rivals, *(answer for answer in answers if answer is not None)]
-    for _ in range(ENRICHED):  # in the world that is bad for all so far, another one is best
-        factors = shared_factors(candidates_of(problem, [placements[0], *placements[-2:]], boxes))
-        shared = (problem, factors, solver, options, None)
-        bad = solved_world(shared, [factor.bad for factor in factors]).placement
-        placements += [bad] if bad is not None else []
-    return _unlike(placements)
+
+    def __init__(self, problem: Problem, boxes: Ranges, solver: str, options: SolveOptions) -> None:
+        self.problem, self.boxes, self.solver, self.options = problem, boxes, solver, options
+
+    def pool(self, placements: Sequence[Placement]) -> tuple[Candidate, ...]:
+        """Return the candidates that share one list of factors."""
+        factors = factors_of(self.problem, placements, self.boxes)
+        own = (factors_of(self.problem, [placement], self.boxes) for placement in placements)
+        return tuple(
+            Candidate.of(placement, self.problem, factors, [factor.figure for factor in each])
+            for placement, each in zip(placements, own, strict=True)
+        )
+
+    def of(self, chosen: Placement) -> list[Placement]:
+        """Return the candidates: the recommendation first, the best of each kind of machine, what
+        local search finds, answers of bad worlds.
+        """
+        problem = self.problem
+        answers = [solve(problem, "local_search", self.options).placement]
+        rivals = best_equal_machines(problem, RIVALS)
+        worlds: list[Problem] = []
+        ends = self.boxes.get("price", (0.7, 1.6))  # the whole market at either end
+        with suppress(PlacerError):  # without spot machines there is no such world
+            spot = (parse_changes([f"price:*:*:spot=x{times}"]) for times in ends)
+            worlds += [apply(problem, changes) for changes in spot]
+        if problem.requirements.max_regions > 1:
+            ends = self.boxes.get("bandwidth", (0.5, 1.5))
+            books = (with_scaled_links(problem.catalog, times) for times in ends)
+            worlds += [replace(problem, catalog=book) for book in books]
+        answers += [solve(world, self.solver, self.options).placement for world in worlds]
+        placements = [chosen, *rivals, *(answer for answer in answers if answer is not None)]
+        for _ in range(ENRICHED):  # in the world that is bad for all so far, another one is best
+            factors = shared_factors(self.pool([placements[0], *placements[-2:]]))
+            bad = self._best_in(factors, [factor.bad for factor in factors])
+            placements += [bad] if bad is not None else []
+        return _unlike(placements)
+
+    def enriched(
+        self, pool: Sequence[Candidate], drawn: Sequence[tuple[str, list[float]]]
+    ) -> list[Placement]:
+        """Return the pool, with what is best in the worlds where its recommendation loses most."""
+        factors, rows = shared_factors(pool), [row for _, row in drawn]
+        objective = objective_of(self.problem.requirements)
+        losses = losses_of(values_of(pool, rows), objective)[:, 0]
+        order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]
+        answers = [self._best_in(factors, rows[w]) for w in order]
+        found = [answer for answer in answers if answer is not None]
+        return _unlike([*(candidate.placement for candidate in pool), *found])
+
+    def _best_in(self, factors: Sequence[Factor], row: Sequence[float]) -> Placement | None:
+        """Return the best placement of a world."""
+        shared = (self.problem, factors, self.solver, self.options, None)
+        return solved_world(shared, row).placement
 
 
 def _unlike(placements: Iterable[Placement]) -> list[Placement]:
     """Return each placement once."""
     return list({placement.canonical(): placement for placement in placements}.values())
-
-
-def _spot_at(problem: Problem, times: float) -> Problem | None:
-    """Return the question with spot machines at a multiple of their price; None without any."""
-    try:
-        return apply(problem, parse_changes([f"price:*:*:spot=x{times}"]))
-    except PlacerError:
-        return None
 
 
 def shared_factors(pool: Sequence[Candidate]) -> tuple[Factor, ...]:
@@ -302,23 +315,6 @@ def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[s
         *reversed(unique.values()),
         *(("sample", row) for row in sampled(factors, worlds, seed)),
     ]
-
-
-def enriched(
-    problem: Problem,
-    pool: Sequence[Candidate],
-    drawn: Sequence[tuple[str, list[float]]],
-    solver: str,
-    options: SolveOptions,
-) -> list[Placement]:
-    """Return the pool, with what is best in the worlds where its recommendation loses most."""
-    factors, rows = shared_factors(pool), [row for _, row in drawn]
-    losses = losses_of(values_of(pool, rows), objective_of(problem.requirements))[:, 0]
-    order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]
-    shared = (problem, factors, solver, options, None)
-    answers = [solved_world(shared, rows[w]).placement for w in order]
-    found = [answer for answer in answers if answer is not None]
-    return _unlike([*(candidate.placement for candidate in pool), *found])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

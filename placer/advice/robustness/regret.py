@@ -12,12 +12,10 @@ from msgspec import to_builtins
 from placer.advice.recommendation.other_answers import BASELINE_NODES, preferred
 from placer.advice.robustness.candidates import (
     Candidate,
+    Rivals,
     SolvedWorld,
-    candidates_of,
     check_phi,
-    enriched,
     losses_of,
-    pool_of_rivals,
     shared_factors,
     solved_world,
     values_of,
@@ -205,17 +203,15 @@ def assess(
         return Robustness(result=result)
     # Rivals bound the regret from below, whatever is proved of them.
     brief = replace(options, proof="quick", node_limit=BASELINE_NODES, bound_if_stopped=False)
-    ranges = dict(boxes)
-    pool = candidates_of(
-        problem, pool_of_rivals(problem, result.placement, ranges, solver, brief), ranges
-    )
+    rivals = Rivals(problem, boxes, solver, brief)
+    pool = rivals.pool(rivals.of(result.placement))
     drawn = worlds_of(pool, worlds, options.seed)
     if exact:
         check_phi(problem, pool)
     else:  # better candidates for the worlds where the regret seems largest
-        candidates = enriched(problem, pool, drawn, solver, brief)
+        candidates = rivals.enriched(pool, drawn)
         if len(candidates) > len(pool):
-            pool = candidates_of(problem, candidates, ranges)
+            pool = rivals.pool(candidates)
             drawn = worlds_of(pool, worlds, options.seed)
     anew: list[SolvedWorld] = []
     if exact:
