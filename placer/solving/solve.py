@@ -74,116 +74,127 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     its value beats: an internal error, never shown as an answer. The message names a file with the
     problem.
     """
-    module, options = load_solver(solver), options or SolveOptions()
-    earlier = _EARLIER.get()
+    asked, options, earlier = _Solver(solver), options or SolveOptions(), _EARLIER.get()
     if earlier is None:
-        return _searched(problem, solver, options, module.solve)
-    return _known_or_searched(problem, solver, options, module.solve, earlier)
+        return asked.searched(problem, options)
+    return asked.known_or_searched(problem, options, earlier)
 
 
-def _known_or_searched(
-    problem: Problem, solver: str, options: SolveOptions, run: Run, earlier: WiderProofs
-) -> Result:
-    """Return an earlier answer that is one of this question, or of a wider one; else search."""
-    known = earlier.answer(problem, solver, options)
-    if known is not None:
-        return known
-    began, left = time.perf_counter(), options
-    wider = earlier.wider(problem, solver, options) if options.proof == "full" else None
-    if wider is not None:
-        solve(wider, solver, replace(options, time_limit_s=options.time_limit_s / 2))
-        seconds = time.perf_counter() - began
-        known = earlier.answer(problem, solver, options)
+class _Solver:
+    """A solver with what it says of itself; ``run`` asks it."""
+
+    def __init__(self, name: str) -> None:
+        module = load_solver(name)
+        self.name, self.module = name, module
+        self.run: Run = module.solve
+        self.proves = bool(getattr(module, "PROVES", True))
+        self.draws_alike = bool(getattr(module, "DRAWS_ALIKE", False))
+        self.prices_all = bool(getattr(module, "PRICES_ALL", False))
+
+    def known_or_searched(
+        self, problem: Problem, options: SolveOptions, earlier: WiderProofs
+    ) -> Result:
+        """Return an earlier answer that is one of this question, or of a wider one; else search."""
+        known = earlier.answer(problem, self.name, options)
         if known is not None:
-            return replace(known, seconds=seconds)
-        left = replace(options, time_limit_s=max(0.0, options.time_limit_s - seconds))
-    left = replace(left, hint=earlier.hint(problem, solver, options))
-    result = _searched(problem, solver, left, run)
-    if result.problem is problem:  # not of a batch that was chosen
-        earlier.keep(result, options)
-    if wider is None or result.limits is None:
-        return result
-    limits = replace(result.limits, time_limit_s=options.time_limit_s)
-    return replace(result, limits=limits, seconds=time.perf_counter() - began)
+            return known
+        began, left = time.perf_counter(), options
+        wider = earlier.wider(problem, self.name, options) if options.proof == "full" else None
+        if wider is not None:
+            solve(wider, self.name, replace(options, time_limit_s=options.time_limit_s / 2))
+            seconds = time.perf_counter() - began
+            known = earlier.answer(problem, self.name, options)
+            if known is not None:
+                return replace(known, seconds=seconds)
+            left = replace(options, time_limit_s=max(0.0, options.time_limit_s - seconds))
+        left = replace(left, hint=earlier.hint(problem, self.name, options))
+        result = self.searched(problem, left)
+        if result.problem is problem:  # not of a batch that was chosen
+            earlier.keep(result, options)
+        if wider is None or result.limits is None:
+            return result
+        limits = replace(result.limits, time_limit_s=options.time_limit_s)
+        return replace(result, limits=limits, seconds=time.perf_counter() - began)
 
+    def searched(self, problem: Problem, options: SolveOptions) -> Result:
+        """Search, as often as a range of batches or shares of speed need it."""
 
-def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
-    """Ask a solver, as often as a range of batches or shares of speed need it."""
+        def ask(asked: Problem, own: SolveOptions) -> Result:
+            return solve(asked, self.name, own)
 
-    def ask(asked: Problem, own: SolveOptions) -> Result:
-        return solve(asked, solver, own)
+        _say_begun(options)
+        began, proves = time.perf_counter(), self.proves
+        if problem.requirements.open_batches:
+            from placer.solving.batches.search import best_batch  # few questions need it
 
-    _say_begun(options)
-    began = time.perf_counter()
-    if problem.requirements.open_batches:
-        from placer.solving.batches.search import best_batch  # few questions need it
+            found = best_batch(problem, ask, options, proves=proves)
+        elif problem.requirements.has_shares:
+            from placer.solving.shares import best_within_shares  # few questions need it
 
-        found = best_batch(problem, ask, options, proves=_proves(solver))
-    elif problem.requirements.has_shares:
-        from placer.solving.shares import best_within_shares  # few questions need it
+            found = best_within_shares(problem, ask, options, self.name, proves=proves)
+        elif problem.island_question is None or problem.requirements.narrowed is not None:
+            return self.divided(problem, options)
+        else:
+            from placer.solving.parts.search import best_executed  # models without a plan do not
 
-        found = best_within_shares(problem, ask, options, solver, proves=_proves(solver))
-    elif problem.island_question is None or problem.requirements.narrowed is not None:
-        return _divided(problem, solver, options, run)
-    else:
-        from placer.solving.parts.search import best_executed  # models without a plan do not
+            found = _verified(best_executed(problem, self.divided, options))
+        return replace(found, seconds=time.perf_counter() - began)
 
-        found = _verified(
-            best_executed(problem, lambda asked, own: _divided(asked, solver, own, run), options)
+    def divided(self, problem: Problem, options: SolveOptions) -> Result:
+        """Ask about each kind of machine or, with plans, about each number of workers."""
+        began, asked = time.perf_counter(), (problem, self.checked, options, self.name)
+        by_count = problem.island_question is not None and problem.requirements.narrowed is None
+        if self.asks_by_kind(problem):
+            if self.draws_alike and not (self.proves and options.proof == "full"):
+                return self.checked(problem, options)
+            from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
+
+            found = best_of_kinds(*asked, draws_alike=self.draws_alike)
+        elif by_count and not self.prices_all:
+            from placer.solving.parts.worker_counts import best_worker_count
+
+            found = best_worker_count(*asked, proves=self.proves)
+        else:
+            return self.checked(problem, options)
+        return _verified(replace(found, seconds=time.perf_counter() - began))
+
+    def asks_by_kind(self, problem: Problem) -> bool:
+        """Tell whether a question is asked for each kind of machine, without plans."""
+        return problem.uniform and problem.island_question is None and not self.prices_all
+
+    def checked(self, problem: Problem, options: SolveOptions) -> Result:
+        """Ask once, and check and price the answer."""
+        started = time.perf_counter()
+        with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+            answer = _stopped_or_asked(self.run, problem, options)
+        seconds = time.perf_counter() - started
+        figures = None if answer.placement is None else estimate(answer.placement, problem)
+        return _verified(
+            Result(
+                problem=problem,
+                estimate=figures,
+                solver=self.name,
+                seconds=seconds,
+                limits=options.asked,
+                **asdict(answer),
+            )
         )
-    return replace(found, seconds=time.perf_counter() - began)
-
-
-def _proves(solver: str) -> bool:
-    return bool(getattr(load_solver(solver), "PROVES", True))
-
-
-def _divided(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
-    def ask(asked: Problem, own: SolveOptions) -> Result:
-        return _checked(asked, solver, own, run)
-
-    began = time.perf_counter()
-    # With plans the question is asked for each number of workers.
-    by_count = problem.island_question is not None and problem.requirements.narrowed is None
-    if _asks_by_kind(problem, solver):
-        draws_alike = bool(getattr(load_solver(solver), "DRAWS_ALIKE", False))
-        if draws_alike and not (_proves(solver) and options.proof == "full"):
-            return ask(problem, options)
-        from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
-
-        found = best_of_kinds(problem, ask, options, solver, draws_alike=draws_alike)
-    elif by_count and not _prices_all(solver):
-        from placer.solving.parts.worker_counts import best_worker_count
-
-        found = best_worker_count(problem, ask, options, solver, proves=_proves(solver))
-    else:
-        return ask(problem, options)
-    return _verified(replace(found, seconds=time.perf_counter() - began))
-
-
-def _asks_by_kind(problem: Problem, solver: str) -> bool:
-    """Tell whether a question is asked for each kind of machine, without plans."""
-    return problem.uniform and problem.island_question is None and not _prices_all(solver)
-
-
-def _prices_all(solver: str) -> bool:
-    return bool(getattr(load_solver(solver), "PRICES_ALL", False))
 
 
 def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
     """Make a solver ready for many questions that differ from one in objective, budget and floor
     alone; one with a `prepare` of its own works out only once what they share.
     """
-    wish = problem.requirements
-    parts = _asks_by_kind(problem, solver) or problem.island_question is not None
+    wish, prepared = problem.requirements, _Solver(solver)
+    parts = prepared.asks_by_kind(problem) or problem.island_question is not None
     if wish.open_batches or wish.has_shares or parts:
         return lambda asked, options: solve(asked, solver, options)
-    module = load_solver(solver)
-    run: Run = module.prepare(problem) if hasattr(module, "prepare") else module.solve
+    if hasattr(prepared.module, "prepare"):
+        prepared.run = prepared.module.prepare(problem)
 
     def answer(asked: Problem, options: SolveOptions) -> Result:
         _say_begun(options)
-        return _checked(asked, solver, options, run)
+        return prepared.checked(asked, options)
 
     return answer
 
@@ -203,24 +214,6 @@ def load_solver(solver: str) -> ModuleType:
             message = f"the solver '{solver}' needs the package {package}"
             raise PlacerError(message, install_line(solver))
     return module
-
-
-def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
-    started = time.perf_counter()
-    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
-        answer = _stopped_or_asked(run, problem, options)
-    seconds = time.perf_counter() - started
-    figures = None if answer.placement is None else estimate(answer.placement, problem)
-    return _verified(
-        Result(
-            problem=problem,
-            estimate=figures,
-            solver=solver,
-            seconds=seconds,
-            limits=options.asked,
-            **asdict(answer),
-        )
-    )
 
 
 def _verified(result: Result) -> Result:
