@@ -183,20 +183,6 @@ WROTE = "give a file that 'placer whatif --over -o' wrote"
 ANOTHER = "give another file, or ask the question that it was made with"
 
 
-def header_fault(row: Mapping[str, Any]) -> str:
-    """Say what is wrong with a header; empty: nothing."""
-    fault = _fault(row, SweepHeader)
-    if fault:
-        return fault
-    over = row["over"]
-    if not 1 <= len(over) <= MOST_AXES or not all(axis["values"] for axis in over):
-        return f"1 to {MOST_AXES} ranges with values, not {len(over)}"
-    points = math.prod(len(axis["values"]) for axis in over)
-    if not points == row["points"] <= MOST_POINTS:
-        return f"its ranges span {points:,} points, not {row['points']:,}"
-    return ""
-
-
 def row_fault(row: Mapping[str, Any], header: Mapping[str, Any]) -> str:
     """Say what is wrong with the line of a point below a right header; empty: nothing."""
     fault = _fault(row, SweepRow)
@@ -403,7 +389,13 @@ def _check_header(row: Mapping[str, Any], wanted: Mapping[str, Any], where: str)
     if row.get("schema") != POINTS_SCHEMA:
         schema = str(row.get("schema"))[:40]
         raise PlacerError(f"{where}: schema '{schema}' is not {POINTS_SCHEMA}", WROTE)
-    fault = header_fault(row)
+    fault = _fault(row, SweepHeader)
+    if not fault:
+        over, points = row["over"], math.prod(len(axis["values"]) for axis in row["over"])
+        if not 1 <= len(over) <= MOST_AXES or not all(axis["values"] for axis in over):
+            fault = f"1 to {MOST_AXES} ranges with values, not {len(over)}"
+        elif not points == row["points"] <= MOST_POINTS:
+            fault = f"its ranges span {points:,} points, not {row['points']:,}"
     if fault:
         raise PlacerError(f"{where}: not the header of a sweep: {fault[:200]}", WROTE)
     if any(row.get(key) != wanted.get(key) for key in ("question", "over")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from placer.advice.recommendation.other_answers import short_search
 from placer.cost_model.estimate import Outcome, offers_of, workers_of
@@ -21,7 +21,7 @@ from placer.problem.problem import Problem
 from placer.problem.words.changes import AT_BOOK_FIGURES, book_changed_again
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions, Warn
+from placer.solving.answer import SolveOptions
 from placer.solving.result import HIGH, USUAL, WITHOUT, Option, PriceCase, PriceRisk, Result
 from placer.solving.solve import solve
 from placer.units import SECONDS_PER_HOUR, format_usd
@@ -222,12 +222,6 @@ def bold_option(result: Result, solver: str, options: SolveOptions) -> Option | 
     gain = abs(bold.value - value) / abs(value) if value else 0.0
     note = f"{100 * gain:.0f} % better {_condition(placement, result, asked)}"
     return Option(placement=placement, estimate=got, label="bold", note=note, proved=False)
-
-
-def bold_notes(option: Option | None) -> Iterator[Warn]:
-    """Yield in words what the book's own figures would give."""
-    if option is not None:
-        yield Warn("bold", f"{option.placement.in_words} would be {option.note}")
 
 
 def _condition(placement: Placement, result: Result, asked: Problem) -> str:

@@ -33,12 +33,7 @@ from placer.advice.recommendation.other_answers import (
     wanting,
 )
 from placer.advice.recommendation.own_machines import check_own_pools, own_notes, with_renting
-from placer.advice.recommendation.price_risk import (
-    bold_notes,
-    bold_option,
-    outlier_sentences,
-    price_risk,
-)
+from placer.advice.recommendation.price_risk import bold_option, outlier_sentences, price_risk
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.documents.schemas.proofs import tail_share
@@ -271,10 +266,12 @@ def _with_alternatives(
         ranks.setdefault(placement.canonical(), scores[placement])
     best = sorted(ranks, key=ranks.__getitem__)[:top]
     renting = with_renting(result, solver, options)
-    mixing = mixing_notes(result, options)
     local = None if stopped or short else best_local(result, solver, options)
+    told = [*mixing_notes(result, options)]
+    if bold is not None:
+        told.append(Warn("bold", f"{bold.placement.in_words} would be {bold.note}"))
     return replace(
-        replace(renting, notes=(*renting.notes, *mixing, *bold_notes(bold))),
+        replace(renting, notes=(*renting.notes, *told)),
         price_risk=price_risk(result, fitting, solver, options, cases=not short),
         options=tuple(Option.of(placement, problem) for placement in best),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
