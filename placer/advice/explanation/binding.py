@@ -44,11 +44,20 @@ def find_binding(result: Result, asker: Asker) -> Binding[Option]:
         ample = asker.wanting(problem, result.placement, quotas=(), quota_gpus=None, supply=None)
     if len(defaults) > 1:
         plain = asker.best(without(problem, defaults), beat=result.value)
-    limits = [
-        *_wish_limits(result, plain, asker),
-        *(() if ample is None else _quota_limits(ample, result, asker)),
-        *_memory_limits(result, asker),
-    ]
+    limits: list[Limit[Option]] = []
+    # Where nothing is better without all limits that nobody asked for, nothing is without one.
+    none = plain is not None and improves(plain, result, asker.options.gap) is False
+    for wish in _tried(result):
+        known = plain if none and not wish.given else None
+        trial = known or asker.best(without(problem, [wish]), start=result.placement)
+        amounts = _amounts(wish, result)
+        limits.append(_limit(wish.code, wish.words, amounts, trial, result, asker))
+    if ample is not None:
+        limits += _quota_limits(ample, result, asker)
+    memory = _memory_wish(problem)
+    if memory is not None:  # machines that are too small for the model
+        trial = asker.best(_light(problem), start=result.placement)
+        limits.append(_limit(MEMORY, memory.words, UNCOUNTED, trial, result, asker))
     idle = {limit.code for limit in limits if limit.binds is False}
     idle -= {limit.code for limit in limits if limit.binds is not False}
     if ample is not None and improves(ample, result, asker.options.gap) is False:
@@ -135,17 +144,6 @@ def improves(trial: Trial, result: Result, gap: float) -> bool | None:
     ):
         return True
     return False if trial.proved else None
-
-
-def _wish_limits(result: Result, plain: Trial | None, asker: Asker) -> Iterator[Limit[Option]]:
-    """Yield the limits of a question, but for quotas: where nothing is better without all those
-    that nobody asked for, nothing is without one of them.
-    """
-    idle = plain is not None and improves(plain, result, asker.options.gap) is False
-    for wish in _tried(result):
-        known = plain if idle and not wish.given else None
-        trial = known or asker.best(without(result.problem, [wish]), start=result.placement)
-        yield _limit(wish.code, wish.words, _amounts(wish, result), trial, result, asker)
 
 
 def _amounts(wish: Wish, result: Result) -> Amounts:
@@ -266,14 +264,6 @@ def with_bucket(problem: Problem, bucket: tuple[str, str, str], gpus: int) -> Pr
     place, gpu, market = bucket
     quota = Quota(place=place, gpu=gpu, market=market, gpus=gpus)
     return wanting(problem, quotas=(*problem.requirements.quotas, quota))
-
-
-def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit[Option]]:
-    """Yield the machines that are too small for the model, where a larger memory would help."""
-    wish = _memory_wish(result.problem)
-    if wish is not None:
-        trial = asker.best(_light(result.problem), start=result.placement)
-        yield _limit(MEMORY, wish.words, UNCOUNTED, trial, result, asker)
 
 
 def _memory_wish(problem: Problem) -> Wish | None:

@@ -79,7 +79,11 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot[Option]:
     questions = tuple(subject.forced(opened))
     # The best answer with nothing but the subject: quick, and often the best with it.
     start = asker.best(subject.narrowed(opened)) if subject.narrow else NOTHING
-    best = not excluded and _reaches_bound(start, questions, result, asker)
+    # It is where it is as good as the bound of all placements, and one of the narrower questions.
+    best, bound = False, result.bound
+    if not (excluded or bound is None or start.value is None or start.placement is None):
+        within = not result.objective.better(bound, start.value, asker.options.gap)
+        best = within and any(not violations(start.placement, q) for q in questions)
     trial = replace(start, proved=True) if best else best_of(questions, start, asker)
     proved = trial.proved and subject.whole
     status = "impossible" if proved else "unknown"
@@ -90,19 +94,6 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot[Option]:
     if trial.placement is None:
         return replace(found, remedies=_remedies(questions, asker)) if proved else found
     return _compared(found, trial.option("why-not"), result)
-
-
-def _reaches_bound(
-    trial: Trial, questions: Sequence[Problem], result: Result, asker: Asker
-) -> bool:
-    """Return whether an answer to one of some narrower questions is as good as the bound of the
-    whole.
-    """
-    bound, value, placement = result.bound, trial.value, trial.placement
-    if bound is None or value is None or placement is None:
-        return False
-    within = not result.objective.better(bound, value, asker.options.gap)
-    return within and any(not violations(placement, question) for question in questions)
 
 
 def _compared(found: WhyNot[Option], option: Option | None, result: Result) -> WhyNot[Option]:
