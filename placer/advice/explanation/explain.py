@@ -205,9 +205,22 @@ class Explanation(Shown):
 
 
 def part(value: Any, problem: Problem) -> Any:
-    """Build a part of an explanation as plain types."""
+    """Build a part of an explanation as plain types; of a placement the figures that matter."""
     if isinstance(value, Option):
-        return option_part(value, problem)
+        estimate = value.estimate
+        return {
+            "placement": placement_document(value.placement, problem),
+            "samples_per_second": estimate.effective_samples_per_second.value,
+            "usd_per_hour": estimate.usd_per_hour.total,
+            "compute_usd_per_hour": estimate.usd_per_hour.compute,
+            "egress_usd_per_hour": estimate.usd_per_hour.egress,
+            "usd_per_million_samples": estimate.usd_per_million_samples,
+            **estimate.token_figures,
+            "step_seconds": estimate.step.total,
+            "communication_seconds": estimate.step.communication,
+            "waiting_seconds": estimate.step.waiting,
+            "proved": value.proved,
+        }
     if isinstance(value, Wish):
         return {name: getattr(value, name) for name in ConflictingWish.__struct_fields__}
     if isinstance(value, tuple):
@@ -215,24 +228,6 @@ def part(value: Any, problem: Problem) -> Any:
     if isinstance(value, Struct):
         return {name: part(getattr(value, name), problem) for name in value.__struct_fields__}
     return value
-
-
-def option_part(option: Option, problem: Problem) -> dict[str, Any]:
-    """Build a placement with the figures that matter beside others."""
-    estimate = option.estimate
-    return {
-        "placement": placement_document(option.placement, problem),
-        "samples_per_second": estimate.effective_samples_per_second.value,
-        "usd_per_hour": estimate.usd_per_hour.total,
-        "compute_usd_per_hour": estimate.usd_per_hour.compute,
-        "egress_usd_per_hour": estimate.usd_per_hour.egress,
-        "usd_per_million_samples": estimate.usd_per_million_samples,
-        **estimate.token_figures,
-        "step_seconds": estimate.step.total,
-        "communication_seconds": estimate.step.communication,
-        "waiting_seconds": estimate.step.waiting,
-        "proved": option.proved,
-    }
 
 
 def explain(

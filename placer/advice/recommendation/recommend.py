@@ -256,7 +256,11 @@ def _with_alternatives(
     stopped = not result.proved
     bold = bold_option(result, solver, options)
     leaves = len(chosen.places) > 1 or stopped or problem.requirements.max_regions == 1
-    spread = None if leaves else best_spread(problem, solver, options)
+    spread: Option | None = None
+    if not leaves:
+        asked = wanting(problem, min_regions=max(2, problem.requirements.min_regions))
+        shortly = _shortly(problem, solver, options, SPREAD_NODES)
+        spread = solve_changed(problem, asked.requirements, *shortly, "spread")
     kinds: dict[tuple[str, str], Placement] = {}
     scores = {placement: score(outcome) for placement, outcome in fitting}
     for placement in sorted(scores, key=scores.__getitem__):
@@ -283,15 +287,6 @@ def _with_alternatives(
             *local_verdict(result, local),
             *outlier_sentences(result),
         ),
-    )
-
-
-def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
-    """Return the best placement over at least two regions that is found in little time."""
-    wish = problem.requirements
-    spread = replace(wish, min_regions=max(2, wish.min_regions))
-    return solve_changed(
-        problem, spread, *_shortly(problem, solver, options, SPREAD_NODES), "spread"
     )
 
 
