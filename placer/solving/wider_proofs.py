@@ -92,7 +92,9 @@ class Known(Struct, frozen=True):
             return False
         if (wish.min_samples_per_second or 0.0) < self.floor_samples_per_second:
             return False
-        if wish.max_workers > self.workers or not _within(wish.quota_gpus, self.quota_gpus):
+        most_gpus = math.inf if self.quota_gpus is None else self.quota_gpus  # None allows all
+        gpus = math.inf if wish.quota_gpus is None else wish.quota_gpus
+        if wish.max_workers > self.workers or gpus > most_gpus:
             return False
         if self.placement is not None:
             return budget is None or self.usd_per_hour <= budget * NEARLY
@@ -191,7 +193,10 @@ class WiderProofs:
         """Keep an answer that is proved, or of a short search; the one unasked the longest goes."""
         problem, wish, got = result.problem, result.problem.requirements, result.estimate
         proved = result.status.settled
-        if not (proved or _short(options)) or not _plain(problem, options):
+        # Or a stopped search had all its nodes, and is only compared with.
+        counted = options.node_limit is not None and not options.bound_if_stopped
+        short = counted and not allowance.current().spent
+        if not (proved or short) or not _plain(problem, options):
             return
         known = Known(
             budget_usd_per_hour=wish.budget_usd_per_hour,
@@ -226,12 +231,6 @@ def _plain(problem: Problem, options: SolveOptions) -> bool:
     return not (asked or options.certificate or options.on_better is not None or options.first)
 
 
-def _short(options: SolveOptions) -> bool:
-    """Return whether a stopped search had all its nodes, and is only compared with."""
-    counted = options.node_limit is not None and not options.bound_if_stopped
-    return counted and not allowance.current().spent
-
-
 def _parts(problem: Problem) -> tuple[object, ...]:
     """Return what a key names by identity: it must live as long as the key."""
     row: RowChange | None = problem.catalog.memo.get(ONE_ROW)
@@ -250,11 +249,6 @@ def _key(problem: Problem, solver: str, options: SolveOptions) -> Hashable:
         *(solver, options.gap, options.break_ties, problem.modes),
         replace(problem.requirements, **FREE, supply=problem.requirements.other_supply),
     )
-
-
-def _within(quota: int | None, other: int | None) -> bool:
-    """Return whether a quota allows no more than another one; None allows all."""
-    return other is None or (quota is not None and quota <= other)
 
 
 def _same_placements(problem: Problem, quota_gpus: int | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from placer.advice.explanation.subject import Asker, Trial, aimed
+from placer.advice.explanation.subject import Asker, aimed
 from placer.advice.recommendation.bottlenecks import is_usual
 from placer.advice.recommendation.other_answers import LIMITS, limit_words, wanting
 from placer.documents.schemas.explanation import Conflict, Remedy
@@ -235,7 +235,10 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict[Wish, Option]:
     kept: list[Wish] = []
     minimal = True
     for wish in wishes_of(problem):
-        trial = feasible(without(problem, [*dropped, wish]), asker)
+        asked = without(problem, [*dropped, wish])
+        floor = asked.requirements.floor_samples_per_second
+        objective = "cost" if floor is None else "throughput"
+        trial = asker.best(aimed(asked, objective), first=True)
         if trial.infeasible:
             dropped.append(wish)
         else:
@@ -255,12 +258,6 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict[Wish, Option]:
     trial = asker.best(rest)
     further = find_conflict(rest, asker) if trial.infeasible else None
     return replace(made, together=trial.option("together"), further=further)
-
-
-def feasible(problem: Problem, asker: Asker) -> Trial:
-    """Find out whether a question has any answer."""
-    objective = "cost" if problem.requirements.floor_samples_per_second is None else "throughput"
-    return asker.best(aimed(problem, objective), first=True)
 
 
 def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy[Option]:

@@ -77,7 +77,11 @@ class Span:
         own = with_batch(self.problem, self.high)
         if self.strategy is None:
             return own
-        wish = _only(self.strategy, own.requirements)
+        wish = own.requirements
+        if self.strategy == NO_EXCHANGE:
+            wish = replace(wish, max_workers=1)
+        else:
+            wish = replace(wish, exchange=self.strategy, min_workers=max(2, wish.min_workers))
         if self.low == self.high:
             return replace(own, requirements=wish)
         slower, dearer = self._factors(self.low)
@@ -168,12 +172,6 @@ def _looser(wish: Requirements, slower: float, dearer: float) -> Requirements:
     return replace(
         wish, **{name: factors[name] * value for name, value in given.items() if value is not None}
     )
-
-
-def _only(strategy: str, wish: Requirements) -> Requirements:
-    if strategy == NO_EXCHANGE:
-        return replace(wish, max_workers=1)
-    return replace(wish, exchange=strategy, min_workers=max(2, wish.min_workers))
 
 
 def _with_free_functions(catalog: Catalog) -> Catalog:

@@ -178,16 +178,12 @@ class _Search:
             _, _, span = heapq.heappop(self.heap)
             if not self._closed_now(span):
                 self._work(span)
-                self._tell_bound()
+                if self.tell is not None and self.best is not None and self.covered:
+                    waiting = (span for _, _, span in self.heap)
+                    bound = self._bound(self.best, [*self.left, *waiting])
+                    if bound is not None:  # what no batch of the range beats
+                        self.tell(bound)
         self.left += [span for _, _, span in self.heap if not self._closed_now(span)]
-
-    def _tell_bound(self) -> None:
-        """Tell whoever listens what no batch of the range beats, as far as spans cover it."""
-        if self.tell is None or self.best is None or not self.covered:
-            return
-        bound = self._bound(self.best, [*self.left, *(span for _, _, span in self.heap)])
-        if bound is not None:
-            self.tell(bound)
 
     def _first_spans(self) -> Iterator[Span]:
         """Yield spans that hold every batch of the range, or all that were not tried."""
