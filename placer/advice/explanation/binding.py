@@ -276,7 +276,7 @@ def _memory_wish(problem: Problem) -> Wish | None:
     if not small:
         return None
     words = f"memory of {', '.join(sorted(small))}"
-    return Wish(code=MEMORY, words=words, change="more memory", fields=(), values=(), given=False)
+    return Wish(code=MEMORY, words=words, change="more memory", free={}, given=False)
 
 
 def _light(problem: Problem) -> Problem:

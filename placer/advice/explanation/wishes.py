@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from placer.advice.explanation.subject import Asker, aimed
@@ -25,23 +25,20 @@ class Wish:
     """One wish of a request.
 
     ``code`` names it for programs; ``words`` say what it asks for; ``change`` says how to give it
-    up on the command line; ``fields`` are those of `Requirements` that are set to ``values``
-    without it; ``given`` whether the user asked for it or it holds by default.
+    up on the command line; ``free`` is what holds without it, by field of `Requirements`; ``given``
+    whether the user asked for it or it holds by default.
     """
 
     code: str
     words: str
     change: str
-    fields: tuple[str, ...]
-    values: tuple[object, ...]
+    free: Mapping[str, object]
     given: bool = True
 
 
 def without(problem: Problem, wishes: Iterable[Wish]) -> Problem:
     """Return the same question without some wishes."""
-    changed = {
-        name: value for wish in wishes for name, value in zip(wish.fields, wish.values, strict=True)
-    }
+    changed = {name: value for wish in wishes for name, value in wish.free.items()}
     return wanting(problem, **changed)
 
 
@@ -55,8 +52,7 @@ def wishes_of(problem: Problem) -> Iterator[Wish]:
             words="the quotas of the quota file" if wish.quotas else each,
             change="no --quota",
             # Where a quota goes a supply would count instead, and that narrows.
-            fields=("quotas", "quota_gpus", "supply"),
-            values=((), None, None),
+            free={"quotas": (), "quota_gpus": None, "supply": None},
         )
     if wish.used:
         rules = ", ".join(f"{rule.count} x {rule.device} in {rule.place}" for rule in wish.used)
@@ -85,9 +81,7 @@ def _defaults(problem: Problem) -> Iterator[Wish]:
 
 def _default(code: str, words: str, change: str, field: str, value: object) -> Wish:
     """Build a limit that nobody asked for."""
-    return Wish(
-        code=code, words=words, change=change, fields=(field,), values=(value,), given=False
-    )
+    return Wish(code=code, words=words, change=change, free={field: value}, given=False)
 
 
 def _training(wish: Requirements) -> Iterator[Wish]:
@@ -162,7 +156,7 @@ def _machines(wish: Requirements) -> Iterator[Wish]:
         yield _given("market", words, change="--market any")
     if wish.places_in:
         words = f"only machines in {', '.join(wish.places_in)}"
-        yield replace(_given("places", words), values=(("*", *wish.places_in),))
+        yield replace(_given("places", words), free={"places_in": ("*", *wish.places_in)})
     if wish.gpus:
         yield _given("gpu", f"only {', '.join(wish.gpus)}")
 
@@ -215,13 +209,11 @@ def _given(
 ) -> Wish:
     """Build a wish that falls back to what holds without its word; its row gives the rest."""
     row = WISHES[name]
-    fields = fields or row.fields
     return Wish(
         code=code or row.word,
         words=words,
         change=change or f"no {row.flag}",
-        fields=fields,
-        values=tuple(getattr(PLAIN, field) for field in fields),
+        free={field: getattr(PLAIN, field) for field in fields or row.fields},
     )
 
 
