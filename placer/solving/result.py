@@ -294,12 +294,8 @@ class Result(Shown):
         from placer.documents.saved_result import saved_document
 
         options = self.limits or SolveOptions()
-        limits = {
-            "gap": options.gap,
-            "time_limit_s": options.time_limit_s,
-            "node_limit": options.node_limit,
-            "seed": options.seed,
-        }
+        names = ("gap", "time_limit_s", "node_limit", "seed")
+        limits = {name: getattr(options, name) for name in names}
         return saved_document(self.to_dict(), self.problem, self.placement, limits, whole=whole)
 
     def to_manifest(self) -> dict[str, Any]:
