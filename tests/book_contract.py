@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from placer.market.books.book_reader import devices, located_rows, stacked
-from placer.market.books.csv_rows import KEYS, file_columns, optional_columns
+from placer.market.books.csv_rows import file_columns, key_columns, optional_columns
 from placer.market.books.layers import Layer, find_layer
 from placer.market.catalog import FREE, Catalog
 from placer.market.checks.agreement import Located
@@ -157,8 +157,12 @@ class BookContract:
     def test_no_key_stands_twice(self, rows: dict[str, list[Located]]) -> None:
         """Of two layers the later one has replaced the row; contracts may repeat themselves."""
         for file, found in rows.items():
-            keys = Counter(tuple(getattr(row, column) for column in KEYS[file]) for _, row in found)
-            assert not KEYS[file] or [key for key, count in keys.items() if count > 1] == [], file
+            keys = Counter(
+                tuple(getattr(row, column) for column in key_columns(file)) for _, row in found
+            )
+            assert (
+                not key_columns(file) or [key for key, count in keys.items() if count > 1] == []
+            ), file
 
     def test_every_pair_of_places_with_machines_has_a_link(self, book: Catalog) -> None:
         """Measured or of the model, in both directions; none is faster than light in fibre."""

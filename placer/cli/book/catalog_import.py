@@ -161,7 +161,7 @@ def read_words(
     >>> read_words("csv", None, ["usd_per_hour=Price,region=Place"], ["provider=aws"]).columns
     {'usd_per_hour': 'Price', 'region': 'Place'}
     """
-    from placer.market.books.layers import BOOK_FILES
+    from placer.market.books.csv_rows import BOOK_FILES
     from placer.market.sources.reading.mapping import (
         PRICES,
         SourceMap,

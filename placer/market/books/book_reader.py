@@ -15,10 +15,15 @@ import msgspec
 
 from placer.errors import PlacerError
 from placer.market.books.cache import read_compiled, write_compiled
-from placer.market.books.csv_rows import KEYS, header_of, read_columns, read_numbered_rows
+from placer.market.books.csv_rows import (
+    BOOK_FILES,
+    header_of,
+    key_columns,
+    read_columns,
+    read_numbered_rows,
+)
 from placer.market.books.folders import shipped_catalogs
 from placer.market.books.layers import (
-    BOOK_FILES,
     DEFAULT_CATALOG,
     Layer,
     LayerFile,
@@ -34,7 +39,7 @@ from placer.market.table import Column, Table
 COLUMNS = ("network_gbps", "fabric", "max_island_machines", "local_disk_gb")
 """Columns of offers.csv that networks.csv fills in."""
 Rows = dict[tuple[Any, ...], list[Located]]
-"""Rows with where they stand, by their key; see `placer.market.books.csv_rows.KEYS`."""
+"""Rows with where they stand, by their key; see `placer.market.books.csv_rows.key_columns`."""
 
 
 class Discount(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,7 +274,7 @@ def _offers_by_column(stack: Sequence[Layer]) -> tuple[Table[VmOffer], list[Loca
     only = memoryview(bytes(len(lines)))  # which of its values each row of such a column has
     every = {name: Column([value], only) for name, value in defaults} | columns
     table = Table.of_columns(VmOffer, {name: every[name] for name in fields})
-    if len(table.groups(KEYS[OFFERS]).first) < len(table):
+    if len(table.groups(key_columns(OFFERS)).first) < len(table):
         return None
     known = [table.column(name).where(lambda value: value is not None) for name in RANGES]
     odd = np.logical_or.reduce([table.column("usd_per_hour").numbers == 0, *known])
@@ -281,7 +286,7 @@ def _offers_by_column(stack: Sequence[Layer]) -> tuple[Table[VmOffer], list[Loca
 
 def _with_classes(rows: Sequence[CapacityRow]) -> list[CapacityRow]:
     """Lay the rows of books over the class rows that come with placer."""
-    columns = KEYS["capacity.csv"]
+    columns = key_columns("capacity.csv")
     keyed = {tuple(getattr(row, c) for c in columns): row for row in (*class_rows(), *rows)}
     return [*keyed.values()]
 
@@ -305,7 +310,7 @@ def _completed(file: str, above: Rows, below: Rows, header: Sequence[str]) -> Ro
 
 def _by_key(file: str, rows: Sequence[Located]) -> Rows:
     """Group rows by the key that a later layer replaces: the volume tiers of a pair together."""
-    columns = [column for column in KEYS[file] if column != "above_gib_per_month"]
+    columns = [column for column in key_columns(file) if column != "above_gib_per_month"]
     groups: Rows = {}
     for at in rows:
         groups.setdefault(tuple(getattr(at[1], column) for column in columns), []).append(at)

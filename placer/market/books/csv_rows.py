@@ -19,54 +19,11 @@ from placer.market.table import Column
 from placer.units import parse_date
 
 Row = TypeVar("Row")
-BOOK_KEYS: dict[str, tuple[str, ...]] = {
-    "gpus.csv": ("gpu",),
-    "regions.csv": ("provider", "region"),
-    "networks.csv": ("provider", "instance_type"),
-    "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
-    "discounts.csv": (),
-    "functions.csv": ("provider", "region", "function"),
-    "stores.csv": ("provider", "region", "store"),
-    "egress.csv": ("provider", "src", "dst", "above_gib_per_month"),
-    "links.csv": ("src", "dst"),
-    "settings.csv": ("setting",),
-    "capacity.csv": (
-        "provider",
-        "region",
-        "zone",
-        "device",
-        "market",
-        "machines_asked",
-        "machines",
-    ),
-}
-"""What may occur only once in each file of a book, in the order in which the files are read."""
-KEYS: dict[str, tuple[str, ...]] = {
-    **BOOK_KEYS,
-    "accelerators.csv": ("gpu",),
-    "blocks.csv": (),
-    "runs.csv": ("experiment", "model", "target_batch_size"),
-    "claims.csv": ("id",),
-    "measured.csv": (),
-    "hubs.csv": ("hub",),
-    "corridors.csv": ("hub_a", "hub_b"),
-    "sources.csv": ("source",),
-    "countries.csv": ("country",),
-    "states.csv": ("country", "state"),
-    "cities.csv": ("city", "country", "state"),
-    "exchange_rates.csv": ("currency",),
-    "public_models.csv": ("model",),
-}
-"""The same of all files; runs.csv and claims.csv are figures of a paper beside its
-book, no part of it; measured.csv and blocks.csv are files of any name, with a user's own runs and
-with machines for sale, which may repeat;
-accelerators.csv has figures of devices beside every book; hubs.csv and corridors.csv are the cables
-of the world; sources.csv says where the sources stand that rows name;
-countries.csv, states.csv and cities.csv are the areas that users name, exchange_rates.csv what
-other money is worth, and public_models.csv the dimensions of public models.
-"""
-
-
+BOOK_FILES = (
+    *("gpus.csv", "regions.csv", "networks.csv", "offers.csv", "discounts.csv", "functions.csv"),
+    *("stores.csv", "egress.csv", "links.csv", "settings.csv", "capacity.csv"),
+)
+"""The files that a book may have, in the order in which they are read."""
 MOST_BOOK_BYTES = 256 << 20  # Largest file of a book, or log: a million offers take 100 MB
 MOST_HEADER_BYTES = 65_536  # Longest first line that is looked at
 
@@ -128,7 +85,7 @@ def read_numbered_rows(
         )
         raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
     parsed = [_Parsed(name, columns[name]) for name in header]
-    keys = [name for name in KEYS[file] if name in header]
+    keys = [name for name in key_columns(file) if name in header]
     seen: dict[tuple[Any, ...], int] = {}
     for number, cells in lines:
         if not cells:
@@ -207,7 +164,7 @@ def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
     """Return the columns of one file with their parsers, as catalogs/columns.csv describes them."""
     return {
         column: _parser(kind.removeprefix(_OPTIONAL))
-        for column, kind in _column_types()[file].items()
+        for column, (kind, _) in _column_types()[file].items()
     }
 
 
@@ -215,8 +172,14 @@ def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
 def optional_columns(file: str) -> frozenset[str]:
     """Return the columns that a file may lack; the field of the row then has its default."""
     return frozenset(
-        column for column, kind in _column_types()[file].items() if kind.startswith(_OPTIONAL)
+        column for column, (kind, _) in _column_types()[file].items() if kind.startswith(_OPTIONAL)
     )
+
+
+@lru_cache(maxsize=16)
+def key_columns(file: str) -> tuple[str, ...]:
+    """Return the columns of a file whose values may occur together only once; none: rows repeat."""
+    return tuple(column for column, (_, key) in _column_types()[file].items() if key)
 
 
 MOST_TEXT = 2_000  # Longest text of a cell
@@ -226,12 +189,12 @@ _OPTIONAL = "optional:"  # Before a type of columns.csv: the whole column may be
 
 
 @lru_cache(maxsize=1)
-def _column_types() -> dict[str, dict[str, str]]:
-    """Return the type of each column by file, as catalogs/columns.csv has it."""
-    types: dict[str, dict[str, str]] = {file: {} for file in KEYS}
+def _column_types() -> dict[str, dict[str, tuple[str, str]]]:
+    """Return the type of each column by file, and whether it is of the key (``yes`` or empty)."""
+    types: dict[str, dict[str, tuple[str, str]]] = {}
     with (shipped_catalogs() / "columns.csv").open(encoding="utf-8", newline="") as handle:
         for row in csv.DictReader(handle):
-            types.setdefault(row["file"], {})[row["column"]] = row["type"]
+            types.setdefault(row["file"], {})[row["column"]] = row["type"], row["key"]
     return types
 
 

@@ -17,7 +17,7 @@ from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.market.books.csv_rows import (
-    BOOK_KEYS,
+    BOOK_FILES,
     MOST_BOOK_BYTES,
     file_columns,
     header_of,
@@ -25,8 +25,6 @@ from placer.market.books.csv_rows import (
 )
 from placer.market.books.folders import own_book_names, own_books, shipped_catalogs
 
-BOOK_FILES = tuple(BOOK_KEYS)
-"""The files that a layer may have, in the order in which they are read."""
 MOST_NAMED = 5  # Columns that an error names
 PIN_SCHEMA = "placer.pin/v1"
 DEFAULT_CATALOG = "default"

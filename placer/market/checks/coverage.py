@@ -12,7 +12,7 @@ from functools import lru_cache
 from statistics import median
 from typing import Any, Literal
 
-from placer.market.books.csv_rows import KEYS, shipped_table
+from placer.market.books.csv_rows import key_columns, shipped_table
 from placer.market.catalog import TABLES, Catalog, VmOffer
 
 GROUPS: Mapping[str, Callable[[VmOffer, Catalog], str]] = {
@@ -275,7 +275,7 @@ def differences(old: Catalog, new: Catalog) -> tuple[Change, ...]:
     differences: list[Change] = []
     order = ("offers", "functions", "stores", "egress", "links", "regions", "gpus", "capacity")
     for table in order:
-        file, columns = f"{table}.csv", KEYS[f"{table}.csv"]
+        file, columns = f"{table}.csv", key_columns(f"{table}.csv")
         before, after = (
             {tuple(str(getattr(row, c)) for c in columns): row for row in catalog.rows_of(table)}
             for catalog in (old, new)

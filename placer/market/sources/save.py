@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from placer.errors import PlacerError, SourceError
-from placer.market.books.csv_rows import KEYS, file_columns, optional_columns, read_rows
+from placer.market.books.csv_rows import file_columns, key_columns, optional_columns, read_rows
 from placer.market.books.folders import check_book_name, own_books
 from placer.market.books.layers import catalog_names
 from placer.market.sources.harvest import FORMULA, BookOrigin, Cell, Harvest, Row
@@ -104,7 +104,7 @@ def merged(harvest: Harvest, name: str) -> Harvest:
     for file in CAPACITY_FILES:
         below = read_rows(book / file, file) if (book / file).is_file() else ()
         keyed = {
-            tuple(row.get(column) or "" for column in KEYS[file]): row
+            tuple(row.get(column) or "" for column in key_columns(file)): row
             for row in (*below, *harvest.rows.get(file, ()))
         }
         if keyed:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from placer.errors import SourceError
-from placer.market.books.csv_rows import KEYS
+from placer.market.books.csv_rows import key_columns
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.market.network.link_model import great_circle_km
@@ -422,7 +422,7 @@ def _dearest(offers: Sequence[Found], tally: Tally) -> list[Found]:
     """
     kept: dict[tuple[Any, ...], Found] = {}
     for one in offers:
-        key = tuple(one.row[name] for name in KEYS["offers.csv"])
+        key = tuple(one.row[name] for name in key_columns("offers.csv"))
         before = kept.setdefault(key, one)
         if before.row["usd_per_hour"] != one.row["usd_per_hour"]:
             tally.note("a machine stands twice with two prices: the higher one counts", one.where)

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from placer.errors import PlacerError, SourceError, unknown
-from placer.market.books.csv_rows import KEYS
+from placer.market.books.csv_rows import key_columns
 from placer.market.catalog import FREE
 from placer.market.checks.doubts import ABSURD, OLDEST_YEAR, is_slip
 from placer.market.sources.harvest import Harvest, Row, Tally
@@ -233,7 +233,7 @@ def _once(found: Iterable[Found], kind: str, tally: Tally) -> Iterator[Row]:
     """Yield equal rows once; two that mean the same thing with other figures are wrong."""
     seen: dict[tuple[Any, ...], Found] = {}
     for one in found:
-        key = tuple(one.row.get(name) for name in KEYS[f"{kind}.csv"])
+        key = tuple(one.row.get(name) for name in key_columns(f"{kind}.csv"))
         before = seen.setdefault(key, one)
         if before is one:
             yield one.row
@@ -249,7 +249,7 @@ def _folded(found: Iterable[Found], tally: Tally) -> Iterator[Row]:
     """
     machines: dict[tuple[Any, ...], dict[str, Found]] = {}
     for one in found:
-        zones = machines.setdefault(tuple(one.row[name] for name in KEYS["offers.csv"]), {})
+        zones = machines.setdefault(tuple(one.row[name] for name in key_columns("offers.csv")), {})
         before = zones.setdefault(one.zone, one)
         if _usd(before) != _usd(one) and _since(before) == _since(one):
             words = "a machine stands twice in one zone with two prices: the higher one counts"

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from placer.errors import PlacerError, unknown
-from placer.market.books.csv_rows import KEYS, file_columns, read_numbered_rows, read_rows
+from placer.market.books.csv_rows import file_columns, key_columns, read_numbered_rows, read_rows
 from placer.market.catalog import FREE, Catalog
 from placer.market.sources.harvest import FORMULA, Harvest, Origin, Row, Tally
 from placer.market.sources.prices.skypilot.names import (
@@ -34,7 +34,7 @@ from placer.records import replace
 SOURCES = "placer-sources.csv"
 """Beside a vms.csv: the rows of offers.csv that it was made from, with the columns of offers.csv.
 """
-OWN = (*KEYS["offers.csv"], "vcpus", "memory_gib", "usd_per_hour")
+OWN = (*key_columns("offers.csv"), "vcpus", "memory_gib", "usd_per_hour")
 """Columns that vms.csv says itself; the others are taken from there for an offer whose price is
 still the same.
 """
@@ -89,7 +89,7 @@ def with_sources(offers: Sequence[Row], known: Mapping[Key, Row]) -> tuple[list[
 
 
 def _key(row: Row) -> Key:
-    return tuple(row[column] for column in KEYS["offers.csv"])
+    return tuple(row[column] for column in key_columns("offers.csv"))
 
 
 def _price(row: Row) -> float:
