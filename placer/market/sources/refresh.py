@@ -14,7 +14,7 @@ from placer.errors import PlacerError, SourceError
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import check_book_name, own_book_names, own_books
 from placer.market.books.layers import catalog_names, pinned
-from placer.market.sources.harvest import Harvest, Row
+from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.prices import aws, azure, gcp
 from placer.market.sources.prices.scope import checked, scope_of
 from placer.market.sources.save import ORIGIN, locked, replaceable, save
@@ -101,12 +101,13 @@ def refresh(
         words = f"--partial says nothing for {provider}, whose regions come in one list"
         raise PlacerError(words, "leave --partial out")
     with nullcontext() if dry_run else locked(book, "refreshed", 0):
-        before = _before(book, provider)
+        before, tally = _before(book, provider), Tally(skip_bad=True, by_reason=True)
         if provider == "aws":
-            gathered = aws.gather(scope, tell, partial=partial)
+            gathered = aws.gather(scope, tally, tell, partial=partial)
         else:
-            gathered = {"azure": azure.gather, "gcp": gcp.gather}[provider](scope, tell)
-        rows, left_out, notes = checked(gathered, scope, datetime.now(UTC).date())
+            gathered = {"azure": azure.gather, "gcp": gcp.gather}[provider](scope, tally, tell)
+        rows, notes = checked(gathered, scope, tally, datetime.now(UTC).date())
+        left_out = dict(sorted(tally.reasons().items()))
         kept = [
             row
             for row in before or ()

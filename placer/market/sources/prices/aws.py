@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import filterfalse
 from typing import Any
 
@@ -32,15 +33,16 @@ DAYS = 30  # How far back the history goes that low and high spot prices are tak
 LOW, HIGH = 0.1, 0.9  # Quantiles of the price over time, as catalogs/columns.csv says
 
 
-def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) -> Gathered:
+def gather(
+    scope: Scope, tally: Tally, tell: Callable[[str], None], *, partial: bool = False
+) -> Gathered:
     """Ask region by region; with ``partial`` go on when one fails, and name it in ``failed``. Exit
     code 2 without boto3 or credentials, 7 if AWS does not deliver.
     """
     account = Account()
-    left_out: Counter[str] = Counter()
     tell("regions of AWS")
     pricing = account.client("pricing", HOME)
-    regions, notes = _enabled(account, scope, left_out)
+    regions, notes = _enabled(account, scope, tally)
     machines: dict[str, Row | None] = {}
     found: list[Found] = []
     origins: list[Origin] = []
@@ -48,7 +50,7 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     for number, region in enumerate(regions, start=1):
         tell(f"prices of AWS, {region} ({number} of {len(regions)})")
         try:
-            prices = _Region(account, pricing, scope, region, machines).read()
+            prices, read = _region_prices(account, pricing, scope, region, machines, tally)
         except PlacerError as error:
             if not partial or error.exit_code != FAILED:
                 more = "; --partial keeps the old prices of regions that fail"
@@ -57,22 +59,22 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
                 raise PlacerError(words, tip, error.exit_code) from None
             failed[region] = error.message
             continue
-        found += prices.found
-        origins += prices.origins
-        left_out.update(prices.left_out)
+        found += prices
+        origins.append(read)
     if failed and len(failed) == len(regions):
         raise SourceError(f"no region of AWS delivered: {next(iter(failed.values()))}", LATER)
-    return Gathered(found=found, origins=origins, left_out=left_out, notes=notes, failed=failed)
+    return Gathered(found=found, origins=origins, notes=notes, failed=failed)
 
 
-def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[list[str], list[str]]:
+def _enabled(account: Account, scope: Scope, tally: Tally) -> tuple[list[str], list[str]]:
     """Return the regions that are asked for and switched on, and notes that name the others."""
     rows = account.rows(account.client("ec2", HOME), "describe_regions", "Regions", AllRegions=True)
     on = {
         row["RegionName"]: row.get("OptInStatus", "opt-in-not-required") != "not-opted-in"
         for row in rows
     }
-    left_out["region that the shipped book does not know"] += len([*filterfalse(scope.knows, on)])
+    for _ in filterfalse(scope.knows, on):
+        tally.leave_out("region that the shipped book does not know")
     regions = [region for region in scope.regions if on.get(region)]
     off = [region for region in scope.regions if not on.get(region)]
     if not regions:
@@ -81,127 +83,114 @@ def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[li
     return regions, [f"not switched on in this account: {', '.join(off)}"] if off else []
 
 
-class _Region:
-    """The questions about one region; ``machines`` remembers the types of regions before."""
-
-    def __init__(
-        self,
-        account: Account,
-        pricing: Any,
-        scope: Scope,
-        region: str,
-        machines: dict[str, Row | None],
-    ) -> None:
-        self.account, self.pricing, self.scope = account, pricing, scope
-        self.region, self.machines = region, machines
-        self.ec2 = account.client("ec2", region)
-        self.today = datetime.now(UTC).date().isoformat()
-        self.left_out: Counter[str] = Counter()
-
-    def read(self) -> Gathered:
-        """Return the prices of the types that the region offers, with digests of the answers."""
-        try:
-            return self._read()
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise SourceError(f"an answer of AWS has no {error}", LATER) from None
-
-    def _read(self) -> Gathered:
-        filters = [
-            {"Type": "TERM_MATCH", "Field": field, "Value": value}
-            for field, value in {**PLAIN, "regionCode": self.region}.items()
-        ]
-        wishes = {"ServiceCode": "AmazonEC2", "Filters": filters}
-        entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
+def _region_prices(
+    account: Account,
+    pricing: Any,
+    scope: Scope,
+    region: str,
+    machines: dict[str, Row | None],
+    tally: Tally,
+) -> tuple[list[Found], Origin]:
+    """Return the prices of the types that a region offers, with the digest of the answers;
+    ``machines`` remembers the types of regions before. What is left out is counted at the end: of a
+    region that fails nothing is.
+    """
+    asked = partial(account.rows, account.client("ec2", region))
+    try:
+        entries = account.rows(
+            pricing,
+            "get_products",
+            "PriceList",
+            ServiceCode="AmazonEC2",
+            Filters=[
+                {"Type": "TERM_MATCH", "Field": field, "Value": value}
+                for field, value in {**PLAIN, "regionCode": region}.items()
+            ],
+        )
         if not entries:
             raise SourceError("the price list has no machine of this region", LATER)
-        listed = dict(self._named(entries))
-        hosts = self.scope.hosts()
+        listed = [*_named(entries, region)]
+        hosts = scope.hosts()
         types = {
             attributes["instanceType"]
-            for attributes in (entry["product"]["attributes"] for entry in listed.values())
+            for attributes in (entry["product"]["attributes"] for _, entry in listed)
             if attributes.get("gpu", "NA") not in ("NA", "0") or attributes["instanceType"] in hosts
         }
-        wanted = self._wanted(self._offered(types))
-        tally = Tally(skip_bad=True, by_reason=True)
-        rows = [
-            (where, entry)
-            for where, entry in listed.items()
-            if entry["product"]["attributes"]["instanceType"] in wanted
-        ]
-        known = replace(self.scope.known, regions={f"aws/{self.region}"}, machines=wanted)
+        offered = _offered(types, asked)
+        for names in _parts(offered - machines.keys()):
+            for row in asked("describe_instance_types", "InstanceTypes", InstanceTypes=names):
+                machines[row["InstanceType"]] = _machine(row, scope)
+        known = {name: machine for name in sorted(offered) if (machine := machines.get(name))}
+        wanted = {name: machine for name, machine in known.items() if scope.wants(machine)}
+        spot, history = _spot(region, wanted, asked)
+        rows = [at for at in listed if at[1]["product"]["attributes"]["instanceType"] in wanted]
         records = Records(place="AWS price list", names=(), rows=rows)
-        found = mapped_rows(records, shipped_mapping("aws"), tally, {}, self.today, known)
-        prices = [*found]
-        self.left_out.update(tally.reasons())
-        spot, history = self._spot(wanted)
-        answers = [*entries, *(json.dumps(row, default=str, sort_keys=True) for row in history)]
-        origins = [origin(f"AWS price list and EC2 spot price history, {self.region}", answers)]
-        return Gathered(found=prices + spot, origins=origins, left_out=self.left_out)
+        own = replace(scope.known, regions={f"aws/{region}"}, machines=wanted)
+        today = datetime.now(UTC).date().isoformat()
+        prices = [*mapped_rows(records, shipped_mapping("aws"), tally, {}, today, own), *spot]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise SourceError(f"an answer of AWS has no {error}", LATER) from None
+    for words, lacking in (
+        ("type that its region does not offer", types - offered),
+        ("type whose GPU gpus.csv does not know", offered - known.keys()),
+    ):
+        for name in lacking:
+            tally.leave_out(f"{words}: {name.partition('.')[0]}")
+    answers = [*entries, *(json.dumps(row, default=str, sort_keys=True) for row in history)]
+    return prices, origin(f"AWS price list and EC2 spot price history, {region}", answers)
 
-    def _named(self, entries: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the entries of the price list about machines; each is JSON inside JSON."""
-        for number, entry in enumerate(entries, 1):
-            try:
-                document = json.loads(entry)
-                if document["terms"].get("OnDemand") and document["product"]["attributes"]:
-                    yield f"{self.region}: entry {number}", document
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                words = f"an entry of AWS' price list for {self.region} cannot be read"
-                raise SourceError(f"{words}: {type(error).__name__}", LATER) from None
 
-    def _offered(self, types: set[str]) -> set[str]:
-        """Return the types that the region has: the list keeps prices of those that are gone."""
-        offered: set[str] = set()
-        for names in _parts(types):
-            filters = [{"Name": "instance-type", "Values": names}]
-            wishes = {"LocationType": "region", "Filters": filters}
-            rows = self.account.rows(
-                self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **wishes
-            )
-            offered |= {row["InstanceType"] for row in rows} & set(names)
-        for name in types - offered:
-            self.left_out[f"type that its region does not offer: {name.partition('.')[0]}"] += 1
-        return offered
+def _named(entries: Iterable[str], region: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the entries of the price list about machines; each is JSON inside JSON."""
+    for number, entry in enumerate(entries, 1):
+        try:
+            document = json.loads(entry)
+            if document["terms"].get("OnDemand") and document["product"]["attributes"]:
+                yield f"{region}: entry {number}", document
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            words = f"an entry of AWS' price list for {region} cannot be read"
+            raise SourceError(f"{words}: {type(error).__name__}", LATER) from None
 
-    def _wanted(self, types: set[str]) -> dict[str, Row]:
-        for names in _parts(types - self.machines.keys()):
-            for row in self.account.rows(
-                self.ec2, "describe_instance_types", "InstanceTypes", InstanceTypes=names
-            ):
-                self.machines[row["InstanceType"]] = _machine(row, self.scope)
-        wanted = {}
-        for name in sorted(types):
-            machine = self.machines.get(name)
-            if machine is None:
-                family = name.partition(".")[0]
-                self.left_out[f"type whose GPU gpus.csv does not know: {family}"] += 1
-            elif self.scope.wants(machine):
-                wanted[name] = machine
-        return wanted
 
-    def _spot(self, wanted: Mapping[str, Row]) -> tuple[list[Found], Sequence[Mapping[str, Any]]]:
-        """Return the current spot prices by zone, with their quantiles, and the history."""
-        if not wanted:
-            return [], []
-        now = datetime.now(UTC)
-        start = now - timedelta(days=DAYS)
-        wishes = {
-            "InstanceTypes": list(wanted),
-            "ProductDescriptions": ["Linux/UNIX"],
-            "StartTime": start,
-            "EndTime": now,
-        }
-        rows = self.account.rows(
-            self.ec2, "describe_spot_price_history", "SpotPriceHistory", **wishes
+def _offered(types: set[str], asked: Callable[..., list[Any]]) -> set[str]:
+    """Return the types that a region has: the list keeps prices of those that are gone."""
+    offered: set[str] = set()
+    for names in _parts(types):
+        filters = [{"Name": "instance-type", "Values": names}]
+        rows = asked(
+            "describe_instance_type_offerings",
+            "InstanceTypeOfferings",
+            LocationType="region",
+            Filters=filters,
         )
-        source = f"EC2 spot price history; low and high of {DAYS} days"
-        said = {"region": self.region, "market": "spot", "source": source}
-        found = [
-            quote(wanted[name], zone=zone, instance_type=name, **said, **prices)
-            for (name, zone), prices in spot_prices(rows, start, now).items()
-            if name in wanted
-        ]
-        return found, rows
+        offered |= {row["InstanceType"] for row in rows} & set(names)
+    return offered
+
+
+def _spot(
+    region: str, wanted: Mapping[str, Row], asked: Callable[..., list[Any]]
+) -> tuple[list[Found], list[Any]]:
+    """Return the current spot prices by zone, with their quantiles, and the history."""
+    if not wanted:
+        return [], []
+    now = datetime.now(UTC)
+    start = now - timedelta(days=DAYS)
+    rows = asked(
+        "describe_spot_price_history",
+        "SpotPriceHistory",
+        InstanceTypes=list(wanted),
+        ProductDescriptions=["Linux/UNIX"],
+        StartTime=start,
+        EndTime=now,
+    )
+    source = f"EC2 spot price history; low and high of {DAYS} days"
+    said = {"region": region, "market": "spot", "source": source}
+    found = [
+        quote(wanted[name], zone=zone, instance_type=name, **said, **prices)
+        for (name, zone), prices in spot_prices(rows, start, now).items()
+        if name in wanted
+    ]
+    return found, rows
 
 
 def _parts(types: Iterable[str]) -> Iterator[list[str]]:

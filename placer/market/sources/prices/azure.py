@@ -21,10 +21,9 @@ REGIONS_A_QUESTION = 10
 FULL_PAGE = 100  # A full page has 100 items, or 1000
 
 
-def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
+def gather(scope: Scope, tally: Tally, tell: Callable[[str], None]) -> Gathered:
     """Ask for the sizes of the shipped book: the interface names no GPU, vCPU or memory."""
     known = replace(scope.known, machines=scope.machines)
-    tally = Tally(skip_bad=True, by_reason=True)
     with pages(address("PLACER_AZURE_PRICES_URL", PRICES_URL)) as source:
         items = [
             item
@@ -36,7 +35,7 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     rows = shipped_rows("azure", {"Items": items}, source.base, tally, None, known, today)
     found = [one for one in rows if one.row["region"] in scope.regions]
     note = "Azure names no GPU in its prices: only the sizes of the shipped book were asked for"
-    return Gathered(found=found, origins=origins, left_out=tally.reasons(), notes=[note])
+    return Gathered(found=found, origins=origins, notes=[note])
 
 
 def _questions(sizes: Sequence[str], scope: Scope) -> Iterator[str]:

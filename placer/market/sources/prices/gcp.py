@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from statistics import median
@@ -41,9 +41,8 @@ Prices = dict[tuple[str, str, str], tuple[float, str]]
 """
 
 
-def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
+def gather(scope: Scope, tally: Tally, tell: Callable[[str], None]) -> Gathered:
     """Add up cores, memory, GPUs and disks that a machine always has; exit code 2 without a key."""
-    left_out: Counter[str] = Counter()
     base = address("PLACER_GCP_BILLING_URL", CATALOG_URL)
     key = secret(
         KEYS,
@@ -52,16 +51,15 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
         f"set {KEYS[0]} to an API key whose project may use the Cloud Billing API",
     )
     with pages(base, headers={"X-Goog-Api-Key": key}) as source:
-        prices = _prices(_skus(source, tell), scope, left_out)
-        origins = [source.origin()]
-    return _gathered(prices, scope, left_out, origins)
+        skus = [*_skus(source, tell)]
+        return _gathered(skus, scope, tally, [source.origin()])
 
 
 def read_skus(places: Sequence[str], day: date | None, read_seconds: float) -> Harvest:
     """Read saved pages of the list, by path or URL, as prices of a day, None: of the newest file; a
     machine whose parts are not all there has no price.
     """
-    scope, left_out = scope_of("gcp"), Counter[str]()
+    scope, tally = scope_of("gcp"), Tally(skip_bad=True, by_reason=True)
     skus: list[Any] = []
     documents = [read_document(place, read_seconds=read_seconds) for place in places]
     for place, document in zip(places, documents, strict=True):
@@ -75,8 +73,9 @@ def read_skus(places: Sequence[str], day: date | None, read_seconds: float) -> H
             raise PlacerError(f"'{place}' is no list of Google's SKUs", tip)
         skus += rows
     origins = [document.origin for document in documents]
-    gathered = _gathered(_prices(iter(skus), scope, left_out), scope, left_out, origins)
-    rows, reasons, notes = checked(gathered, scope, day or max(map(date_of, places)))
+    gathered = _gathered(skus, scope, tally, origins)
+    rows, notes = checked(gathered, scope, tally, day or max(map(date_of, places)))
+    reasons = dict(sorted(tally.reasons().items()))
     if not rows:
         why = "; ".join(f"{count} x {reason}" for reason, count in [*reasons.items()][:2])
         words = "no machine of the shipped book has all its parts there"
@@ -85,21 +84,21 @@ def read_skus(places: Sequence[str], day: date | None, read_seconds: float) -> H
 
 
 def _gathered(
-    prices: Prices, scope: Scope, left_out: Counter[str], origins: Sequence[Origin]
+    skus: Sequence[Mapping[str, Any]], scope: Scope, tally: Tally, origins: Sequence[Origin]
 ) -> Gathered:
-    machines = scope.machines
+    prices, machines = _prices(skus, scope, tally), scope.machines
     found = [
         one
         for region, name in sorted(scope.sold)
         if region in scope.regions and name in machines
         for market in ("on_demand", "spot")
-        if (one := _quote(region, name, machines[name], market, prices, left_out)) is not None
+        if (one := _quote(region, name, machines[name], market, prices, tally)) is not None
     ]
     note = (
         "Google's prices do not say which region has which machine: the pairs of the shipped "
         "book were priced"
     )
-    return Gathered(found=found, origins=origins, left_out=left_out, notes=[note])
+    return Gathered(found=found, origins=origins, notes=[note])
 
 
 def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
@@ -115,11 +114,10 @@ def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, A
     return source.rows("skus", (url, params), following, lambda page: tell(words + page))
 
 
-def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[str]) -> Prices:
+def _prices(skus: Sequence[Mapping[str, Any]], scope: Scope, tally: Tally) -> Prices:
     """Return the prices of parts by region and market; of two prices of one part the newer."""
     prices: Prices = {}
-    tally = Tally(skip_bad=True, by_reason=True)
-    for _, row, _ in shipped_rows("gcp", {"skus": list(skus)}, SOURCE, tally):
+    for _, row, _ in shipped_rows("gcp", {"skus": skus}, SOURCE, tally):
         name, market, price = str(row["part"]), str(row["market"]), _hourly(row)
         for region in str(row["regions"]).split():
             if scope.knows(region):
@@ -127,9 +125,8 @@ def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[s
                 prices[name, region, market] = max(before, price, key=lambda p: (p[1], p[0]))
             elif region != "global":
                 place = f"gcp/{region[:40]}"
-                left_out[f"part in a region that the shipped book does not know: {place}"] += 1
-    left_out.update(tally.reasons())
-    return _without_slips(prices, left_out)
+                tally.leave_out(f"part in a region that the shipped book does not know: {place}")
+    return _without_slips(prices, tally)
 
 
 def _hourly(row: Row) -> tuple[float, str]:
@@ -140,7 +137,7 @@ def _hourly(row: Row) -> tuple[float, str]:
     return float(row["usd_per_unit"] or 0) / hours if fits else math.nan, str(row["since"] or "")
 
 
-def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
+def _without_slips(prices: Prices, tally: Tally) -> Prices:
     """Drop parts far from their median over regions: a sum would hide a GPU for nothing."""
     of_part: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (name, _, market), (price, _) in prices.items():
@@ -153,12 +150,12 @@ def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
         if price > 0 and not is_slip(price, usual[key[0], key[2]])
     }
     for name, _, market in prices.keys() - kept.keys():
-        left_out[f"price of a part that cannot be: {name} {market.replace('_', '-')}"] += 1
+        tally.leave_out(f"price of a part that cannot be: {name} {market.replace('_', '-')}")
     return kept
 
 
 def _quote(
-    region: str, name: str, machine: Row, market: str, prices: Prices, left_out: Counter[str]
+    region: str, name: str, machine: Row, market: str, prices: Prices, tally: Tally
 ) -> Found | None:
     """Price a machine; None if a part has no price, which is counted unless all parts lack one."""
     parts = _parts(name, machine)
@@ -168,7 +165,7 @@ def _quote(
     if len(amounts) < len(parts):
         if amounts and (len(parts) == 2 or any(part.startswith("GPU ") for part in amounts)):
             missing = ", ".join(sorted(parts.keys() - amounts.keys()))
-            left_out[f"machine without a price of a part: {missing}"] += 1
+            tally.leave_out(f"machine without a price of a part: {missing}")
         return None
     since = max(day for _, day in amounts.values())
     usd = sum(amount * amounts[part][0] for part, amount in parts.items())

@@ -5,7 +5,6 @@ interface gives become offers.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -130,7 +129,6 @@ class Gathered:
 
     found: Sequence[Found]
     origins: Sequence[Origin]
-    left_out: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
 
@@ -151,17 +149,15 @@ def origin(place: str, chunks: Iterable[str]) -> Origin:
 
 
 def checked(
-    gathered: Gathered, scope: Scope, today: date
-) -> tuple[list[Row], dict[str, int], list[str]]:
-    """Turn prices into rows of offers.csv, by the checks of every import; return them with what was
-    left out by reason, and notes with those of the source.
+    gathered: Gathered, scope: Scope, tally: Tally, today: date
+) -> tuple[list[Row], list[str]]:
+    """Turn prices into rows of offers.csv, by the checks of every import; return them with the
+    notes of the source and of the tally.
     """
-    tally = Tally(skip_bad=True, by_reason=True)
     day = {"provider": scope.provider, "as_of": today.isoformat()}
     found = [Found(one.where, {**one.row, **day}, one.zone) for one in gathered.found]
     rows = [_rounded(row, scope) for row in book_rows(found, ZONED, tally, scope.known)]
-    left_out = Counter(gathered.left_out) + Counter(tally.reasons())
-    return rows, dict(sorted(left_out.items())), [*gathered.notes, *tally.sentences()]
+    return rows, [*gathered.notes, *tally.sentences()]
 
 
 def _rounded(row: Row, scope: Scope) -> Row:
