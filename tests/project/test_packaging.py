@@ -22,6 +22,7 @@ SHIPPED = [
     "placer/catalogs/erben-2023/runs.csv",
     "placer/catalogs/phalak-2023/claims.csv",
     "placer/market/sources/mappings/skypilot.toml",
+    "placer/market/words/price_words.toml",
     "placer/profiles/roberta-xlm.json",
     "placer/profiler/devices.csv",
     "placer/profiler/estimate/constants.json",

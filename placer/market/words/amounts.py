@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from placer.errors import PlacerError
+from placer.files.bounded_file import read_toml
 from placer.market.words.money import SIGNS, exchange_rates
 from placer.units import HOURS_PER_MONTH
 
@@ -15,49 +18,16 @@ Decimals = Literal["comma", "point"]
 _SHORT_HOURS = {"second": 1 / 3600, "minute": 1 / 60, "hour": 1.0, "day": 24.0, "week": 168.0}
 HOURS = {**_SHORT_HOURS, "month": HOURS_PER_MONTH, "year": 12 * HOURS_PER_MONTH}
 """Hours of what a price may be for."""
-_TIMES = {
-    "second": r"secs?|seconds?|sekunden?|secondes?|segundos?|secondo",
-    "minute": r"mins|minutes?|minuten?|minutos?|minuto",
-    "hour": r"h|hrs?|hours?|hourly|std|stunden?(?:satz|preis)?|stundlich|heures?|horas?|ora|ore|uur"
-    r"|hodina",
-    "day": r"days?|daily|tage|tages(?:satz|preis)|taglich|jours?|dia|giorno|dag",
-    "week": r"weeks?|weekly|wochen?|wochentlich|semaines?|semanas?|settimana",
-    "month": r"mo|mth|months?|monthly|monate?|monats(?:preis|miete)|monatlich|mtl|mois|mensuel|mes"
-    r"|mensual|mese|maand",
-    "year": r"yr|years?|yearly|annual|annually|jahre?|jahrlich|ano|anno|jaar",
-}
-_SHORT_TIMES = {"second": r"s", "minute": r"min", "day": r"d|tag", "year": r"a|an"}
-"""Words that are others, too, unless they stand alone or behind a word such as per."""
-_PER = r"(?:\bper|\bpro|\bje|\bpar|\bpor|\bal|/)\s*"
-_BILLED = (
-    r"\b(?:billed|billing|invoiced|payable|abgerechnet|abrechnung|min\.? [0-9]|minimum [0-9])[^(]*$"
-)
-"""What a price is not for, though it is billed so."""
-_EACH = {
-    "gpu": r"(?:per|pro|je|par|por|/|a)\s*(?:gpu|card|karte|accelerator|beschleuniger)\b"
-    r"|\bgpu[ -]?(?:h|hr|hour|std|stunde|price|preis)\b",
-    "machine": r"(?:per|pro|je|par|por|/)\s*"
-    r"(?:instance|instanz|node|knoten|server|machine|maschine|vm|system|host)\b",
-}
 _NUMBER = re.compile(r"(?:(?<![0-9A-Za-z])[.,])?[0-9](?:[0-9.,'’  ]*[0-9])?")
-_DOLLARS = {
-    **dict.fromkeys(("", "us"), "USD"),
-    **dict.fromkeys(("a", "au"), "AUD"),
-    **dict.fromkeys(("c", "ca"), "CAD"),
-    **dict.fromkeys(("s", "sg"), "SGD"),
-    "hk": "HKD",
-    "nz": "NZD",
-    "nt": "TWD",
-    "mx": "MXN",
-    "r": "BRL",
-}
-"""Currencies by what stands before a dollar sign."""
 _MONEY = re.compile(rf"[A-Za-z]*\$|{'|'.join(SIGNS)}|\b[A-Za-z]{{3}}\b")
-_PARTS = (
-    (r"\b(?:cents?|cts?|pence|paise|centimes)\b|¢", 0.01),
-    (r"\b(?:thousands?|tsd|tausend|miles)\b|\bk(?=[€£$]|usd|eur)", 1000.0),
-)
-"""What one unit of a price is of its currency."""
+
+
+@cache
+def price_words(table: str) -> Mapping[str, str]:
+    """Return a table of price_words.toml: patterns by what they mean, and names."""
+    path = Path(__file__).with_name("price_words.toml")
+    found: dict[str, str] = read_toml(str(path), "install placer again")[table]
+    return found
 
 
 def plain(text: str) -> str:
@@ -100,13 +70,14 @@ def hours_in(text: str) -> float | None:
 
 def _times_in(text: str) -> list[tuple[float, str]]:
     """Return how many of what time a price is for; nothing where a text names several times."""
-    words = re.sub(_BILLED, "", plain(_apart(text)))
+    words = re.sub(price_words("price")["billed"], "", plain(_apart(text)))
     told: dict[tuple[float, str], None] = {}
     named: dict[tuple[float, str], None] = {}
-    for name, long in _TIMES.items():
-        short = f"|{_SHORT_TIMES[name]}" if name in _SHORT_TIMES else ""
+    per, short_times = price_words("price")["per"], price_words("short_times")
+    for name, long in price_words("times").items():
+        short = f"|{short_times[name]}" if name in short_times else ""
         number, time = r"(?<![0-9])([0-9][0-9.,]{0,8})?\s*", rf"(?:{long}{short})(?![a-z0-9])"
-        pattern = rf"{_PER}{number}(?:[a-z]+[ -])?{time}|^{number}{time}$"
+        pattern = rf"{per}{number}(?:[a-z]+[ -])?{time}|^{number}{time}$"
         for found in re.finditer(pattern, words):
             told[float(re.sub(r"[.,]", "", found[1] or found[2] or "1")), name] = None
         if re.search(rf"(?<![a-z])(?:{long})(?![a-z0-9])", words):
@@ -122,7 +93,8 @@ def part_in(text: str) -> float:
     (0.01, 1000.0, 1.0)
     """
     words = plain(_apart(text))
-    return next((factor for pattern, factor in _PARTS if re.search(pattern, words)), 1.0)
+    found = (each for each, pattern in price_words("parts").items() if re.search(pattern, words))
+    return float(next(found, 1.0))
 
 
 def each_in(text: str) -> str | None:
@@ -132,7 +104,8 @@ def each_in(text: str) -> str | None:
     ['gpu', 'machine', None]
     """
     words = plain(_apart(text))
-    return next((name for name, pattern in _EACH.items() if re.search(pattern, words)), None)
+    each = price_words("each").items()
+    return next((name for name, pattern in each if re.search(pattern, words)), None)
 
 
 def currency_in(text: str) -> str | None:
@@ -148,7 +121,7 @@ def currency_in(text: str) -> str | None:
     dated = (*exchange_rates(), "USD")
     for found in _MONEY.findall(_apart(text)):
         if found.endswith("$"):
-            return _DOLLARS.get(found[:-1].lower())
+            return price_words("dollars").get(found[:-1].lower())
         code: str = SIGNS.get(found, found)
         if code.upper() in dated or code in _OTHERS:
             return code.upper()

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from placer.market.network.link_model import great_circle_km
+from placer.market.words.amounts import price_words
 from placer.market.words.areas import (
     City,
     cities,
@@ -19,26 +20,6 @@ from placer.market.words.areas import (
     states_named,
 )
 
-LOCAL = {
-    "bangalore": "Bengaluru",
-    "bruxelles": "Brussels",
-    "firenze": "Florence",
-    "genf": "Geneva",
-    "goteborg": "Gothenburg",
-    "kobenhavn": "Copenhagen",
-    "lisboa": "Lisbon",
-    "mailand": "Milan",
-    "milano": "Milan",
-    "munchen": "Munich",
-    "new-york": "New York City",
-    "nurnberg": "Nuremberg",
-    "praha": "Prague",
-    "roma": "Rome",
-    "torino": "Turin",
-    "warszawa": "Warsaw",
-    "wien": "Vienna",
-}
-"""Cities by other names than those of catalogs/cities.csv: at home, or in short."""
 SAME_KM = 500.0
 """What may be two places no farther apart is one: 5 ms of round trips."""
 WIDE_KM = 2000.0
@@ -187,7 +168,7 @@ def _called(word: str) -> list[City]:
     the first part of a name: ``Frankfurt`` is one of ``Frankfurt am Main``, while ``South`` would
     find any that begins so.
     """
-    name = plain_name(LOCAL.get(plain_name(word), word))
+    name = plain_name(price_words("cities").get(plain_name(word), word))
     longer = re.compile(rf"{re.escape(name)}-(am|an|im|sur|upon|on|de|der)-")
     return [
         city

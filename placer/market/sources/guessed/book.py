@@ -15,14 +15,7 @@ from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.market.network.link_model import great_circle_km
 from placer.market.network.tables import first_paid
-from placer.market.sources.guessed.columns import (
-    TAXED,
-    Guess,
-    count_of,
-    given_guesses,
-    guessed,
-    market_in,
-)
+from placer.market.sources.guessed.columns import Guess, count_of, given_guesses, guessed, market_in
 from placer.market.sources.guessed.devices import device_in
 from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.reading.book_rows import book_rows, date_of
@@ -45,6 +38,7 @@ from placer.market.words.amounts import (
     number_in,
     part_in,
     plain,
+    price_words,
     rate_of,
 )
 from placer.market.words.areas import City, countries, plain_name
@@ -184,10 +178,6 @@ def harvest_of(
 
 _GUESSED = ("is no price", "is the price of a commitment")
 """What a mapping of columns refuses, and is guessed or left out by cells here."""
-_LEAST = re.compile(
-    r"\b(ab|from|starting|a partir|desde|da|vanaf|min(imum)?\.? (price|preis|cost))\b"
-)
-"""Words of a price that is only the lowest of some."""
 LEAST_MB = 4096
 """Sizes of memory are in MB where none is below: few machines have so many GB, and no list has no
 others.
@@ -327,7 +317,9 @@ class _Reader:
             return
         for field, market in (("price", said), ("spot", "spot")):
             column = self.guesses[field].column if field in self.guesses else ""
-            if column and _LEAST.search(plain(f"{column} {row[column]}")):
+            if column and re.search(
+                price_words("price")["least"], plain(f"{column} {row[column]}")
+            ):
                 self.tally.leave_out("price that is only the lowest of some", row[column])
                 continue
             usd = self._usd_per_hour(where, row, field, count)
@@ -350,7 +342,7 @@ class _Reader:
             words = f"{where}: '{cell}' is for no time that is known"
             raise SourceError(words, "say it for all: --columns unit=hour, or day, month, year")
         column = self.guesses[field].column or ""
-        if re.search(TAXED, plain(column)):
+        if re.search(price_words("price")["taxed"], plain(column)):
             self.notes.append(f"prices of '{column}' have tax in them: more than a firm pays")
         currency = self._currency(row, cell, where)
         rate, words = rate_of(currency, self.rates)

@@ -19,6 +19,7 @@ from placer.market.words.amounts import (
     hours_in,
     number_in,
     plain,
+    price_words,
     time_in,
 )
 from placer.market.words.places import is_place, place_in
@@ -31,57 +32,9 @@ apart by it whatever a price is of.
 """
 EXAMPLES = 200
 """Rows that are looked at."""
-HEADERS: Mapping[str, str] = {
-    "spot": r"spot|preemptible|interruptible|unterbrechbar",
-    "price": r"price|preis|prix|precio|prezzo|prijs|cost|kosten|rates?\b|satz|tarif|\bdph|\busd\b"
-    r"|\beur\b|[€$£₹]",
-    "currency": r"currency|wahrung|devise|moneda|valuta",
-    "unit": r"\bunit|einheit|period|abrechnung|unidad|unite",
-    "gpu": r"gpu|accelerator|beschleuniger|grafikkarte|karte|\bcards?\b|grafik",
-    "count": r"count|anzahl|number|qty|quantity|menge|stuck|nombre|cantidad|\bgpus?\b|\bcards?\b"
-    r"|karten|#",
-    "vcpus": r"v?cpu|cores?\b|kerne|threads",
-    "vram": r"vram|hbm|(?:gpu|grafik|video|card)[ -]?(?:memory|mem\b|ram|speicher)",
-    "memory": r"\bram\b|memory|arbeitsspeicher|hauptspeicher|\bmem\b",
-    "region": r"region|location|standort|rechenzentrum|data ?cent|\bcity|stadt|\bort\b|\bsite\b"
-    r"|country|\bland\b|ville|pays",
-    "market": r"market|\bterm\b|commitment|laufzeit|vertrag|contract|billing|vertragsart|modus",
-    "machine": r"instance|instanz|machine|maschine|server|flavou?r|\btype?\b|name|produkt|product"
-    r"|\bplan\b|\bsku\b|modell?\b|\bvm\b|\bnode\b|knoten",
-}
-"""Words of headers, in English and some other languages, by what a column is; see `plain`."""
 ALONE = ("per", "decimals", "egress")
 """What may be said of all rows, besides columns."""
-FIELDS = (*HEADERS, *ALONE)
-NOT: Mapping[str, str] = {
-    "memory": r"gpu|vram|hbm|video|grafik|card|karte",
-    "count": r"memory|ram\b|speicher|\bgb\b|price|preis|hour|stunde|cpu"
-    r"|avail|verfugbar|stock|bestand|frei|\bfree\b|\bmax",
-    "machine": r"gpu|accelerator|card|karte",
-}
-"""Words of headers that a field never has."""
-NO_PRICE = (
-    r"v?cpu|cores|\bram\b|memory|speicher|watt|anzahl|count|storage|disk"
-    r"|\bset[ -]?up|einrichtung|deposit|kaution|activation|\binstallation"
-    r"|\binet|egress|ingress|traffic|transfer|bandwidth|network|netzwerk|internet|upload|download"
-)
-"""Words of headers of other prices than those of a machine, and of amounts."""
-NO_SPOT = rf"{NO_PRICE}|capacity|availab|interrupt|reclaim"
-"""Words of headers of other figures of spot machines."""
-TAXED = (
-    r"\b(?:incl\w*|inkl\w*|with|mit|plus|con|avec)\.? (?:[0-9.,]+ ?% )?"
-    r"(?:vat|tax|taxes|gst|mwst|ust|iva|tva|sales tax)\b|\bgross\b|\bbrutto|\bttc\b"
-)
-"""Words of headers of prices with tax."""
-MARKETS: Mapping[str, str] = {
-    "commitment": r"reserv|(?<!no )(?<!without )commit|upfront|contract|vertrag|savings"
-    r"|[0-9]+ ?-?(?:year|yr|month|jahr|monat)",
-    "spot": r"spot|preempt|interrupt|unterbrech",
-    "community": r"^community$",
-    "on_demand": r"on.?demand|demand|(?:no|without) commit|pay|hourly|stund|flex|auf abruf|standard"
-    r"|regular|list|\bod\b",
-}
-"""Words of cells by the market; the first that fits counts. Commitments are no market of a run."""
+FIELDS = (*price_words("headers"), *ALONE)
 WRITE = "such as --columns price=Preis,region=Standort"
 
 
@@ -211,14 +164,14 @@ def _cells(name: str, rows: Rows) -> list[str]:
 
 def _score(field: str, name: str, rows: Rows, book: Catalog) -> float:
     """Return how much a column looks like a field: 0 where it does not."""
-    header = bool(re.search(HEADERS[field], plain(name)))
+    header = bool(re.search(price_words("headers")[field], plain(name)))
     cells = _cells(name, rows)
     if not cells:
         return 0.0
     fits = sum(_fits(field, cell, book) for cell in cells) / len(cells)
     if field in ("price", "spot"):
         return _price_score(field, name, fits, header=header)
-    if re.search(NOT.get(field, r"^$"), plain(name)):
+    if re.search(price_words("headers_not").get(field, r"^$"), plain(name)):
         return 0.0
     if field in ("currency", "unit"):
         return fits + 0.5 * header if fits == 1 else 0.0
@@ -230,18 +183,19 @@ def _score(field: str, name: str, rows: Rows, book: Catalog) -> float:
 
 
 def _price_score(field: str, name: str, fits: float, *, header: bool) -> float:
-    words = plain(name)
-    if fits <= MOST or re.search(MARKETS["commitment"], words):
+    words, markets, other = plain(name), price_words("markets"), price_words("headers_not")
+    if fits <= MOST or re.search(markets["commitment"], words):
         return 0.0
-    fits -= 0.25 * bool(re.search(TAXED, words))
-    is_spot = bool(re.search(HEADERS["spot"], words))
+    fits -= 0.25 * bool(re.search(price_words("price")["taxed"], words))
+    is_spot = bool(re.search(price_words("headers")["spot"], words))
     if field == "spot":
-        return fits if is_spot and not re.search(NO_SPOT, words) else 0.0
-    if is_spot or re.search(NO_PRICE, words):
+        strange = any(re.search(other[name], words) for name in ("price", "spot"))
+        return fits if is_spot and not strange else 0.0
+    if is_spot or re.search(other["price"], words):
         return 0.0
     priced = header or bool(currency_in(name))
     told = priced or bool(time_in(name))
-    demand = bool(re.search(MARKETS["on_demand"], words))
+    demand = bool(re.search(markets["on_demand"], words))
     return fits + 0.5 * demand + 0.25 * priced if told else 0.0
 
 
@@ -274,12 +228,13 @@ def market_in(cell: str) -> str | None:
     ['on_demand', 'spot', 'commitment', 'spot', None]
     """
     words = plain(cell)
-    return next((name for name, pattern in MARKETS.items() if re.search(pattern, words)), None)
+    markets = price_words("markets").items()
+    return next((name for name, pattern in markets if re.search(pattern, words)), None)
 
 
 def _why(field: str, name: str, rows: Rows, book: Catalog) -> str:
     """Say what tells a column: a word of its header, and how many of its cells fit."""
-    match = re.search(HEADERS[field], plain(name))
+    match = re.search(price_words("headers")[field], plain(name))
     cells = _cells(name, rows)
     fits = sum(_fits(field, cell, book) for cell in cells)
     word = "" if match is None else f"'{match[0]}' in its header; "
