@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import csv_lines
@@ -29,8 +29,7 @@ ZONE = re.compile(r"(?P<gcp_aws>.*\d)-?[a-z]|(?P<azure>[a-z]+\d?)-\d")
 """Names of zones: us-central1-a (Google), us-east-1a (AWS), eastus2-1 (Azure)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaunchLog:
+class LaunchLog(Struct, frozen=True, kw_only=True):
     """Machines that could be launched.
 
     ``launched`` has the shape (observations, zones), -1 where nobody asked; ``hours`` are those

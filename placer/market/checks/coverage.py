@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from placer.market.books.csv_rows import key_columns, shipped_table
 from placer.market.catalog import TABLES, Catalog, VmOffer
@@ -35,8 +36,7 @@ UNSURE: Mapping[str, Callable[[str], bool]] = {
 """How the source of a row says that nobody read its figure where it is published."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OfferGroup:
+class OfferGroup(Struct, frozen=True, kw_only=True):
     """Offers of one kind; USD/h for each device, the cheapest with its place."""
 
     group: tuple[str, ...]
@@ -49,8 +49,7 @@ class OfferGroup:
     newest: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Covered:
+class Covered(Struct, frozen=True, kw_only=True):
     """Offers of one device of one provider; USD/h for each device."""
 
     provider: str
@@ -67,8 +66,7 @@ class Covered:
     newest: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Age:
+class Age(Struct, frozen=True, kw_only=True):
     """Rows of one kind and the dates of the oldest and the newest."""
 
     kind: str
@@ -77,8 +75,7 @@ class Age:
     newest: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """One line of sources.csv: the words that name a source, who answers for it, where it is."""
 
     source: str
@@ -88,8 +85,7 @@ class Source:
     note: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cited:
+class Cited(Struct, frozen=True, kw_only=True):
     """A source of sources.csv and how many rows of a catalog name it."""
 
     source: str
@@ -99,8 +95,7 @@ class Cited:
     rows: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unsure:
+class Unsure(Struct, frozen=True, kw_only=True):
     """Rows of one kind whose source says that nobody read the figure; ``of`` counts all rows of the
     kind.
     """
@@ -247,8 +242,7 @@ UNSAID = ("source", "as_of", "price_basis")
 """Where a figure comes from may change without the figure."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One row: ``kind`` is new, gone or changed; ``before`` and ``after`` are the value of
     ``field`` for a changed one.
     """

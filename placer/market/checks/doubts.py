@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.books.defended_figures import outlier_of
@@ -36,8 +37,7 @@ def is_slip(price: float, usual: float) -> bool:
     return not usual / ABSURD <= price <= usual * ABSURD
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One doubt; ``level`` is error or warning, ``where`` the file and line, or the catalog."""
 
     level: Literal["error", "warning"]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
@@ -26,8 +25,7 @@ SAME_REGION, ALL = "same region", "all"
 FIGURES = ("rtt", "one stream", "many streams")  # What is compared
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Miss:
+class Miss(Struct, frozen=True, kw_only=True):
     """One figure of the model and the measured one; seconds or bytes per second."""
 
     src: str
@@ -43,8 +41,7 @@ class Miss:
         return self.model / self.measured - 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ErrorGroup:
+class ErrorGroup(Struct, frozen=True, kw_only=True):
     """Errors of one figure between two continents; ``worst_error`` with its sign."""
 
     figure: str
@@ -57,8 +54,7 @@ class ErrorGroup:
     worst_dst: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True, kw_only=True):
     """A measured round-trip time shorter than that of light in fibre along the great circle."""
 
     where: str

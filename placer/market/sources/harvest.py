@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from placer.errors import PlacerError, SourceError
 from placer.records import Count
@@ -20,8 +19,7 @@ Cell = str | float | int | None
 Row = Mapping[str, Cell]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """One document that a source read; ``place`` is a URL, a path or the name of an interface."""
 
     place: str
@@ -42,8 +40,7 @@ class BookOrigin(Struct, frozen=True, kw_only=True, tag_field="schema", tag="pla
     notes: list[str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Harvest:
+class Harvest(Struct, frozen=True, kw_only=True):
     """Rows of a partial book before they are checked and written.
 
     ``rows`` are by file, such as ``offers.csv``, with the columns of catalogs/columns.csv; None is
@@ -57,8 +54,7 @@ class Harvest:
     notes: Sequence[str] = ()
 
 
-@dataclass(kw_only=True, slots=True)
-class Tally:
+class Tally(Struct, kw_only=True):
     """What is left out and noted, counted while documents are read.
 
     With ``skip_bad`` a row that is wrong is left out and counted, instead of ending the import;

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Region
@@ -43,8 +44,7 @@ UNKNOWN = "region that the book does not know"
 Pair = tuple[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """One measurement of one direction between places.
 
     ``where`` is ``file:line`` or the name of a host, for messages; ``source`` what the book says

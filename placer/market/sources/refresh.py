@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,8 +23,7 @@ OFFERS = "offers.csv"
 Key = tuple[str, str, str]  # Place, machine type and market of an offer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One machine whose price moved; USD/h."""
 
     place: str
@@ -40,8 +38,7 @@ class Change:
         return self.after_usd_per_hour / self.before_usd_per_hour - 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True, kw_only=True):
     """How many prices rose, fell, stayed, came, went, or were not asked for this time, and the
     largest move.
     """

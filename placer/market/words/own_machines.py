@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.market.accelerators import processor_vcpus
@@ -59,8 +60,7 @@ _AMOUNTS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OwnMachines:
+class OwnMachines(Struct, frozen=True, kw_only=True):
     """Some machines of one kind at a site of one's own.
 
     ``usd_per_kwh`` is the price of electricity, ``line_gbps`` what the site sends to the world and

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, SourceError, unknown
 from placer.files.bounded_file import read_file
@@ -36,8 +37,7 @@ LONGEST_H = 1.0
 """An estimated uptime of an hour is the longest that the interface says: it bounds nothing."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """The question that a provider was asked: machines of a type, where, on which day.
 
     ``offer`` is a machine of the book: it says which device a machine type has. ``region`` and
@@ -146,8 +146,7 @@ def figure(row: Mapping[str, Any], key: str, low: float, high: float, where: str
 HINT = "give a CSV file as 'placer capacity import aws-blocks -o FILE' writes it"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OfferedBlock:
+class OfferedBlock(Struct, frozen=True, kw_only=True):
     """Machines that can be bought for a time: from ``start`` (ISO) for some hours, for ``usd`` in
     all.
     """

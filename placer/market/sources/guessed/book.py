@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from placer.errors import SourceError
 from placer.market.books.csv_rows import key_columns
@@ -58,8 +59,7 @@ not known, and these are the dearer.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PriceList:
+class PriceList(Struct, frozen=True, kw_only=True):
     """A price list that was read, with what was guessed of it; ``rows`` have the cells by name.
     ``about`` says whose list it is if that is known, and ``provider`` what it is called.
     """

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
+
+from msgspec import Struct, field
 
 from placer.errors import PlacerError, unknown
 from placer.market.accelerators import processor_vcpus
@@ -29,8 +30,7 @@ NAMED = ("region", "instance_type", "market", "since", "usd_per_hour")
 ZONED = SourceMap(kind="offers", zone="zone")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True, kw_only=True):
     """What is asked for and what is known.
 
     ``regions``, sorted, and ``gpus`` are asked for. All else is of the shipped book: what it knows
@@ -123,8 +123,7 @@ def known_gpu(name: str, memory_gib: float, devices: Mapping[str, Gpu]) -> str |
     return min(near)[2] if near else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gathered:
+class Gathered(Struct, frozen=True, kw_only=True):
     """What an interface gave; ``failed`` has the error of regions that did not deliver."""
 
     found: Sequence[Found]

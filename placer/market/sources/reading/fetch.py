@@ -10,9 +10,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, BinaryIO, TypeVar
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, SourceError, installed
 from placer.files.bounded_file import bounded
@@ -32,8 +33,7 @@ FAILED = 7  # Exit code of a source that did not deliver; what was there stays a
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """What was read, unpacked, with its origin: the digest is of the bytes as they came."""
 
     data: bytes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from placer.errors import PlacerError, SourceError
 from placer.market.books.book_reader import COLUMNS, load_catalog
@@ -37,8 +38,7 @@ class Found(NamedTuple):
     zone: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """What a book knows: places and devices that rows may name; columns of a row by type of
     machine; devices and their number by (provider, type); and the usual price of a device by
     (device, market), USD/h.

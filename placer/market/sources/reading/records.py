@@ -7,12 +7,13 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, SourceError, unknown
 from placer.files.json_text import parse_json
@@ -30,8 +31,7 @@ AWS_PREAMBLE = "FormatVersion"
 """With this begins what AWS's bulk price lists say of themselves above the names of columns."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Records:
+class Records(Struct, frozen=True, kw_only=True):
     """Records with where each stands, and whether the end of the last line is missing."""
 
     place: str
