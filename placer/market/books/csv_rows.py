@@ -1,4 +1,4 @@
-"""Rows of CSV files whose columns and limits stand in catalogs/columns.csv."""
+"""Rows of CSV files and of sources, whose columns and limits stand in catalogs/columns.csv."""
 
 from __future__ import annotations
 
@@ -257,6 +257,20 @@ def _whole(digits: int) -> Callable[[str], int]:
     return parse
 
 
+def _streams(cell: str) -> int | None:
+    if cell and not 1 <= plain_number(cell) <= 1e6:
+        raise ValueError("is not a number of streams from 1")
+    return int(plain_number(cell)) if cell else None
+
+
+def _price(cell: str) -> float:
+    """Read a price; NaN for anything that is no number, which the checks refuse."""
+    try:
+        return plain_number(cell)
+    except ValueError:
+        return math.nan
+
+
 def _date(cell: str) -> str:
     try:
         return parse_date(cell, "date").isoformat()
@@ -284,4 +298,10 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "whole": _whole(9),
     "whole_large": _whole(15),  # such as a number of parameters
     "date": _date,
+    # Of rows of sources, which are judged whole: what is wrong is refused or counted.
+    "any": str,
+    "words": lambda cell: cell.lstrip("=+-@ "),  # of a bill, which may begin as a formula does
+    "figure": lambda cell: plain_number(cell) if cell else None,
+    "price": _price,
+    "streams": _streams,
 }

@@ -111,7 +111,7 @@ def _readings(where: str, row: Mapping[str, Any], file: str) -> Iterator[Reading
         where=where,
         source=row.get("source") or file,
         as_of=row["as_of"],
-        basis=row.get("basis", "measured"),
+        basis=row.get("basis") or "measured",
     )
     one, many, rtt_ms = rates["gbps_one_stream"], rates["gbps_many_streams"], row.get("rtt_ms")
     if one is not None or rtt_ms is not None:

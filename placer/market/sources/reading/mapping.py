@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import read_toml
-from placer.market.books.csv_rows import file_columns, optional_columns, plain_number
+from placer.market.books.csv_rows import file_columns, optional_columns
 from placer.market.sources.reading.expressions import compiled
 from placer.records import replace
 from placer.units import parse_bandwidth, parse_bytes, parse_seconds
@@ -20,7 +19,9 @@ from placer.units import parse_bandwidth, parse_bytes, parse_seconds
 SHIPPED = Path(__file__).parent.parent / "mappings"
 PRICES = ("offers", "egress", "stores", "functions", "regions")
 """Kinds of rows that ``placer catalog import`` makes: files of a book without their ending."""
-KINDS = (*PRICES, "links", "capacity", "blocks", "parts", "question", "own", "charges", "list")
+FILES = (*PRICES, "capacity", "blocks")
+"""Kinds of rows that are those of a file."""
+KINDS = (*FILES, "links", "parts", "question", "own", "charges", "list")
 PLACED = ("offers", "stores", "functions")  # Kinds of rows that need a region with coordinates
 HINT = "docs/manual/mappings.md says what a mapping file has"
 Parsers = Mapping[str, Callable[[str], Any]]
@@ -181,17 +182,21 @@ def _check_once(names: Sequence[str], where: str) -> None:
 @lru_cache(maxsize=16)
 def columns_of(kind: str) -> Parsers:
     """Return the columns of a kind of rows with their parsers."""
-    if kind in _NO_FILE:
-        return _NO_FILE[kind]
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    columns = file_columns(f"{kind}.csv")
-    return {**columns, "since": _since} if kind == "offers" else columns
+    # No book keeps the first day of a price.
+    since = {"since": file_columns("parts")["since"]} if kind == "offers" else {}
+    return {**file_columns(_table(kind)), **since}
+
+
+def _table(kind: str) -> str:
+    """Return the name that catalogs/columns.csv has for a kind of rows."""
+    return f"{kind}.csv" if kind in FILES else kind
 
 
 def needed_columns(kind: str) -> list[str]:
     """Return the columns of a kind that no row can do without."""
-    optional = () if kind in _NO_FILE else optional_columns(f"{kind}.csv")
+    optional = optional_columns(_table(kind))
     needed = []
     for name, parse in columns_of(kind).items():
         try:
@@ -202,80 +207,8 @@ def needed_columns(kind: str) -> list[str]:
     return needed
 
 
-def _since(cell: str) -> str | None:
-    """Read the first day of a price, which no book keeps."""
-    return str(_FILE["as_of"](cell)) if cell else None
-
-
-def _price(cell: str) -> float:
-    """Read a price; NaN for anything that is no number, which the checks refuse."""
-    try:
-        return plain_number(cell)
-    except ValueError:
-        return math.nan
-
-
-def _figure(cell: str) -> float | None:
-    """Read a figure that may be missing."""
-    return plain_number(cell) if cell else None
-
-
-def _words(cell: str) -> str:
-    """Read words of a bill, which may begin as a formula of a spreadsheet does."""
-    return cell.lstrip("=+-@ ")
-
-
-def _texts(*names: str) -> Parsers:
-    return dict.fromkeys(names, str)
-
-
-def _streams(cell: str) -> int | None:
-    if cell and not 1 <= plain_number(cell) <= 1e6:
-        raise ValueError("is not a number of streams from 1")
-    return int(plain_number(cell)) if cell else None
-
-
-_FILE = file_columns("links.csv")
-_RATES = ("gbps", "gbps_one_stream", "gbps_many_streams", "gbps_low", "gbps_high")
 COSTS = ("billed", "effective", "list", "contracted")
 """Costs of a charge in FOCUS: as invoiced, with commitments spread, at list and contract prices."""
-_NO_FILE: Mapping[str, Parsers] = {
-    # Columns of links.csv, and ``gbps`` with ``streams`` for runs that say how many they had.
-    "links": {
-        **{name: _FILE[name] for name in ("src", "dst", "as_of")},
-        # Who judges links refuses or counts figures that cannot be true.
-        **dict.fromkeys((*_RATES, "rtt_ms"), _figure),
-        "streams": _streams,
-        "basis": lambda cell: _FILE["basis"](cell) if cell else "measured",
-        "source": lambda cell: cell,
-    },
-    # Parts of machines that are priced by themselves, with their regions between blanks.
-    "parts": {
-        **_texts("part", "market", "unit", "regions"),
-        "usd_per_unit": _price,
-        "since": _since,
-    },
-    # Words of ``placer recommend`` that configurations of training software have.
-    "question": _texts(
-        *("model", "seq_len", "lora", "qlora", "tbs", "microbatch", "precision", "sharding", "tp"),
-        *("checkpointing", "gpu", "market", "places"),
-    ),
-    # What a list of one's own machines says of those that are alike, and what is assumed of them.
-    "own": _texts("name", "count", "instance_type", "gpu", "gpus", "cpus", "ram", "assumed"),
-    # What a charge of a bill is for, and what it costs.
-    "charges": {
-        **dict.fromkeys(("component", "provider", "region", "instance_type", "market"), _words),
-        **dict.fromkeys(("category", "service", "description", "starts", "ends"), _words),
-        **dict.fromkeys(("currency", "committed", "tags"), _words),
-        **dict.fromkeys(("machine_hours", *COSTS), _figure),
-    },
-    # What ``placer try`` reads of a price list, for lists whose names it need not guess.
-    "list": _texts(
-        *("provider", "gpu", "vram", "count", "machine", "price", "currency", "unit", "per"),
-        *("decimals", "region", "market", "vcpus", "memory", "egress", "network_gbps"),
-    ),
-}
-"""Kinds whose columns are not those of a file of a book."""
 
 
 def unit_factors(mapping: SourceMap) -> dict[str, float]:
