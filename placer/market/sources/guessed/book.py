@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Struct
 
 from placer.errors import SourceError
-from placer.market.books.csv_rows import key_columns
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.market.network.link_model import great_circle_km
@@ -154,8 +153,9 @@ def harvest_of(
     known = known_by_default()
     here = {f"{provider}/{row['region']}" for row in regions}
     kept = book_rows(
-        _dearest(offers, tally),
-        SourceMap(kind="offers"),
+        offers,
+        # What equal machines differ in is not read: of two prices of one place the higher counts.
+        SourceMap(kind="offers", zone="''"),
         tally,
         replace(known, regions={*known.regions, *here}),
     )
@@ -408,20 +408,6 @@ class _Reader:
         return name
 
 
-def _dearest(offers: Sequence[Found], tally: Tally) -> list[Found]:
-    """Keep of equal machines of one place and market the dearest: what they differ in is not read,
-    so a price is never too low.
-    """
-    kept: dict[tuple[Any, ...], Found] = {}
-    for one in offers:
-        key = tuple(one.row[name] for name in key_columns("offers.csv"))
-        before = kept.setdefault(key, one)
-        if before.row["usd_per_hour"] != one.row["usd_per_hour"]:
-            tally.note("a machine stands twice with two prices: the higher one counts", one.where)
-            kept[key] = max(before, one, key=lambda found: float(found.row["usd_per_hour"] or 0))
-    return [*kept.values()]
-
-
 def _egress(reader: _Reader, provider: str, book: Catalog) -> tuple[list[Row], str]:
     """Return what bytes cost that leave each region, and where that stands.
 
@@ -433,7 +419,7 @@ def _egress(reader: _Reader, provider: str, book: Catalog) -> tuple[list[Row], s
     guess = found.guesses.get("egress")
     rows: list[Row] = []
     shown = []
-    for name, region in reader.regions.items():
+    for city, name in reader.names.items():
         hosts = reader.traffic[name] if guess is not None else [None]
         said = [usd for usd in hosts if usd is not None]
         if len(said) == len(hosts):
@@ -444,7 +430,7 @@ def _egress(reader: _Reader, provider: str, book: Catalog) -> tuple[list[Row], s
                     f"dearest of {counted(len(said), 'host')} there, bytes sent and received (list)"
                 )
         else:
-            usd, zone, like = _nearest_class(region, book)
+            usd, zone, like = _nearest_class(city, book)
             usd = max(usd, *(one * GIB / 1e9 for one in said), 0.0)
             source = f"assumed: as {like}, the dearest of {', '.join(CLOUDS)} near by"
         shown.append(usd)
@@ -494,19 +480,11 @@ def _hosts_apart(regions: Sequence[Row], provider: str, day: str) -> list[Row]:
     ]
 
 
-def _nearest_class(region: Row, book: Catalog) -> tuple[float, float, str]:
+def _nearest_class(here: City, book: Catalog) -> tuple[float, float, str]:
     """Return the dearest price of bytes to the internet, and between zones, of the nearest regions
     of `CLOUDS`, USD per GiB, with the region that has the first.
     """
     network = Network(book)
-    here = City(
-        city=str(region["city"]),
-        country=str(region["country"]),
-        latitude_deg=float(region["latitude_deg"] or 0),
-        longitude_deg=float(region["longitude_deg"] or 0),
-        source="",
-        as_of="",
-    )
     near = [
         min(
             (one for one in book.regions.values() if one.provider == cloud),

@@ -129,33 +129,27 @@ def given_guesses(names: Sequence[str], given: Mapping[str, str]) -> Iterator[tu
             continue
         if field not in _VALUES:
             raise unknown("column", word, names, WRITE)
-        if not _VALUES[field](word):
-            tip = f"name a column ({', '.join(names[:8])}), or a value: {_EXAMPLES[field]}"
+        is_value, examples = _VALUES[field]
+        if not is_value(word):
+            tip = f"name a column ({', '.join(names[:8])}), or a value: {examples}"
             raise PlacerError(f"{field} '{word}' is neither a column nor a value", tip)
         yield field, Guess(None, word, "as you said")
 
 
-_VALUES: Mapping[str, Callable[[str], object]] = {
-    "currency": lambda word: currency_in(word.upper()) or re.fullmatch(r"[A-Za-z]{3}", word),
-    "unit": hours_in,
-    "per": lambda word: word in ("gpu", "machine"),
-    "decimals": lambda word: word in ("comma", "point"),
-    "market": lambda word: word in ("on_demand", "on-demand", "spot"),
-    "region": place_in,
-    "egress": lambda word: re.fullmatch(r"[0-9]*\.?[0-9]+", word),
-    "count": lambda word: re.fullmatch(r"[1-9][0-9]?", word),
+_VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "currency": (
+        lambda word: currency_in(word.upper()) or re.fullmatch(r"[A-Za-z]{3}", word),
+        "EUR",
+    ),
+    "unit": (hours_in, "hour, day, month, year or 1000 hours"),
+    "per": (("gpu", "machine").__contains__, "gpu or machine"),
+    "decimals": (("comma", "point").__contains__, "comma or point"),
+    "market": (("on_demand", "on-demand", "spot").__contains__, "on-demand or spot"),
+    "region": (place_in, "a city or a country"),
+    "egress": (re.compile(r"[0-9]*\.?[0-9]+").fullmatch, "USD per GB, such as 0.01"),
+    "count": (re.compile(r"[1-9][0-9]?").fullmatch, "a number of GPUs"),
 }
-"""Fields that may have one value for all rows, and what tells such a value."""
-_EXAMPLES = {
-    "currency": "EUR",
-    "unit": "hour, day, month, year or 1000 hours",
-    "per": "gpu or machine",
-    "decimals": "comma or point",
-    "market": "on-demand or spot",
-    "region": "a city or a country",
-    "egress": "USD per GB, such as 0.01",
-    "count": "a number of GPUs",
-}
+"""Fields that may have one value for all rows: what tells such a value, and examples."""
 
 
 def _cells(name: str, rows: Rows) -> list[str]:
@@ -202,23 +196,8 @@ def _price_score(field: str, name: str, fits: float, *, header: bool) -> float:
 def _fits(field: str, cell: str, book: Catalog) -> bool:
     if field == "gpu":
         return device_in(cell, book) is not None
-    if field == "region":
-        return is_place(cell)
-    if field == "currency":
-        return len(cell) <= 4 and number_in(cell) is None and currency_in(cell) is not None
-    if field == "unit":
-        return currency_in(cell) is None and hours_in(cell) is not None
-    if field in ("price", "spot"):
-        return number_in(cell) is not None
-    if field == "market":
-        return (number_in(cell) is None and market_in(cell) in ("spot", "on_demand")) or (
-            market_in(cell) == "commitment"
-        )
-    if field == "count":
-        return re.fullmatch(r"[1-9][0-9]?(?:\s*x)?", cell) is not None
-    if field in ("vcpus", "memory", "vram"):
-        return number_in(cell) is not None
-    return any(c.isalpha() for c in cell)
+    looks_like = _LOOKS.get(field)
+    return any(c.isalpha() for c in cell) if looks_like is None else bool(looks_like(cell))
 
 
 def market_in(cell: str) -> str | None:
@@ -230,6 +209,19 @@ def market_in(cell: str) -> str | None:
     words = plain(cell)
     markets = price_words("markets").items()
     return next((name for name, pattern in markets if re.search(pattern, words)), None)
+
+
+_LOOKS: Mapping[str, Callable[[str], object]] = {
+    "region": is_place,
+    "currency": lambda cell: len(cell) <= 4 and number_in(cell) is None and currency_in(cell),
+    "unit": lambda cell: currency_in(cell) is None and hours_in(cell) is not None,
+    **dict.fromkeys(("price", "spot", "vcpus", "memory", "vram"), number_in),
+    "market": lambda cell: (
+        market_in(cell) in ("commitment", *("spot", "on_demand") * (number_in(cell) is None))
+    ),
+    "count": re.compile(r"[1-9][0-9]?(?:\s*x)?").fullmatch,
+}
+"""What tells a cell of a field; others have letters."""
 
 
 def _why(field: str, name: str, rows: Rows, book: Catalog) -> str:

@@ -252,7 +252,8 @@ def _folded(found: Iterable[Found], tally: Tally) -> Iterator[Row]:
         zones = machines.setdefault(tuple(one.row[name] for name in key_columns("offers.csv")), {})
         before = zones.setdefault(one.zone, one)
         if _usd(before) != _usd(one) and _since(before) == _since(one):
-            words = "a machine stands twice in one zone with two prices: the higher one counts"
+            where = " in one zone" * bool(one.zone)
+            words = f"a machine stands twice{where} with two prices: the higher one counts"
             tally.note(words, one.where)
         zones[one.zone] = max(before, one, key=lambda price: (_since(price), _usd(price)))
     offers = {key: _one_offer(list(zones.values()), tally) for key, zones in machines.items()}
