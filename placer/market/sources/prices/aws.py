@@ -208,8 +208,9 @@ def _machine(row: Mapping[str, Any], scope: Scope) -> Row | None:
     gpu: str | None = None
     count: Any = 0
     if len(gpus) == 1 and gpus[0].get("Manufacturer") == "NVIDIA":
-        gib = gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024
-        gpu, count = known_gpu(gpus[0].get("Name", ""), gib, scope.devices), gpus[0].get("Count", 0)
+        one = gpus[0]
+        gib = one.get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024
+        gpu, count = known_gpu(one.get("Name", ""), gib, scope.book.gpus), one.get("Count", 0)
     elif not gpus and name in scope.hosts():
         gpu, count = str(known["gpu"]), known["gpu_count"]
     if gpu is None or count < 1:

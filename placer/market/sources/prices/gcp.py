@@ -87,9 +87,10 @@ def _gathered(
     skus: Sequence[Mapping[str, Any]], scope: Scope, tally: Tally, origins: Sequence[Origin]
 ) -> Gathered:
     prices, machines = _prices(skus, scope, tally), scope.machines
+    sold = {(o.region, o.instance_type) for o in scope.book.offers if o.provider == "gcp"}
     found = [
         one
-        for region, name in sorted(scope.sold)
+        for region, name in sorted(sold)
         if region in scope.regions and name in machines
         for market in ("on_demand", "spot")
         if (one := _quote(region, name, machines[name], market, prices, tally)) is not None

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -31,21 +32,15 @@ ZONED = SourceMap(kind="offers", zone="zone")
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """What is asked for and what is known.
-
-    ``regions``, sorted, and ``gpus`` are asked for. All else is of the shipped book: what it knows
-    of the provider, with all its regions and machines by type; pairs of region and type that are
-    sold; rows of gpus.csv by name; and bands of interruptions by (region, type, market), which
-    prices do not carry.
+    """What is asked for: ``regions``, sorted, and ``gpus``; and the shipped ``book``, of which
+    ``known`` has all regions and machines of the provider.
     """
 
     provider: str
     regions: tuple[str, ...]
     gpus: frozenset[str]
+    book: Catalog
     known: Known
-    sold: frozenset[tuple[str, str]]
-    devices: Mapping[str, Gpu]
-    interruptions: Mapping[tuple[str, str, str], tuple[float | None, float | None]]
 
     def wants(self, machine: Row) -> bool:
         """Tell whether a machine's device is asked for."""
@@ -73,7 +68,6 @@ def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None
     if provider not in PROVIDERS:
         raise unknown("provider", provider, PROVIDERS)
     book = load_catalog("default")
-    offers = [offer for offer in book.offers if offer.provider == provider]
     own = sorted(region.region for region in book.regions.values() if region.provider == provider)
     asked = book.gpus if gpu is None else (o.gpu for o in filter_offers(book, gpu=gpu))
     known = known_by_default(provider)
@@ -81,14 +75,8 @@ def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None
         provider=provider,
         regions=tuple(own) if places is None else _regions(provider, places, own, book),
         gpus=frozenset(asked),
+        book=book,
         known=replace(known, regions={f"{provider}/{region}" for region in own}),
-        sold=frozenset((o.region, o.instance_type) for o in offers),
-        devices=book.gpus,
-        interruptions={
-            (o.region, o.instance_type, o.market): (o.interruption_low, o.interruption_high)
-            for o in offers
-            if o.interruption_high is not None
-        },
     )
 
 
@@ -161,15 +149,15 @@ def checked(
 
 def _rounded(row: Row, scope: Scope) -> Row:
     """Round prices, and add the interruptions of the shipped book: prices do not carry them."""
-    key = str(row["region"]), str(row["instance_type"]), str(row["market"])
-    low, high = scope.interruptions.get(key, (None, None))
+    kind: Any = (row[name] for name in ("instance_type", "gpu", "gpu_count", "market"))
+    sold = scope.book.offer(f"{scope.provider}/{row['region']}", *kind)
     known = {name: usd for name in FIGURES if isinstance(usd := row.get(name), float | int)}
-    words = "" if high is None else "; interruptions of the shipped book"
+    said = sold is not None and sold.interruption_high is not None
     return {
         **row,
         **dict.fromkeys(FIGURES),
         **{name: round(usd, 6) for name, usd in known.items()},
-        "interruption_low": low,
-        "interruption_high": high,
-        "source": f"{row['source']}{words}",
+        "interruption_low": sold.interruption_low if sold is not None else None,
+        "interruption_high": sold.interruption_high if sold is not None else None,
+        "source": f"{row['source']}{'; interruptions of the shipped book' * said}",
     }
