@@ -55,7 +55,7 @@ class Harvest(Struct, frozen=True, kw_only=True):
 
 
 class Tally(Struct, kw_only=True):
-    """What is left out and noted, counted while documents are read.
+    """What was read, left out and noted, gathered while documents are read.
 
     With ``skip_bad`` a row that is wrong is left out and counted, instead of ending the import;
     with ``by_reason`` by what is wrong, not by where it stands: an interface has no lines.
@@ -65,8 +65,16 @@ class Tally(Struct, kw_only=True):
     skip_bad: bool
     by_reason: bool = False
     may_skip: bool = True
+    origins: list[Origin] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
     left_out: dict[str, Counter[str]] = field(default_factory=dict)
     notes: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def harvest(self, rows: Mapping[str, Sequence[Row]]) -> Harvest:
+        """Return rows by file with what was gathered while they were read; equal notes once."""
+        notes = [*dict.fromkeys(self.words), *self.sentences()]
+        left_out = self.reasons()
+        return Harvest(rows=rows, origins=self.origins, left_out=left_out, notes=notes)
 
     def leave_out(self, reason: str, name: str = "", rows: int = 1) -> None:
         """Count a row that is right but of no use."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Region
 from placer.market.network.link_model import light_rtt_s
-from placer.market.sources.harvest import Harvest, Origin, Row, Tally
+from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.reading.fetch import Document, is_url
 from placer.market.sources.reading.mapped_rows import mapped_rows
 from placer.market.sources.reading.mapping import SourceMap
@@ -80,6 +80,7 @@ def import_links(
     tally = Tally(skip_bad=skip_bad)
     readings = []
     for document, given in documents:
+        tally.origins.append(document.origin)
         records = read_records(document, mapping, tally)
         for where, row, _ in mapped_rows(records, mapping, tally, given, date):
             made = list(_readings(where, row, records.file))
@@ -90,13 +91,8 @@ def import_links(
                     where, words, matrix if "cell" in records.names else "fill one of them"
                 )
             readings += made
-    return harvest_readings(
-        readings,
-        regions,
-        tally,
-        origins=[document.origin for document, _ in documents],
-        strict_places=mapping.unknown_names == "refused",
-    )
+    strict = mapping.unknown_names == "refused"
+    return harvest_readings(readings, regions, tally, strict_places=strict)
 
 
 def _readings(where: str, row: Mapping[str, Any], file: str) -> Iterator[Reading]:
@@ -142,7 +138,6 @@ def harvest_readings(
     regions: Mapping[str, Region],
     tally: Tally,
     *,
-    origins: Sequence[Origin] = (),
     strict_places: bool = False,
 ) -> Harvest:
     """Bring readings, in any order, into rows of links.csv, one a pair of places.
@@ -171,18 +166,16 @@ def harvest_readings(
     kept = _without_contradictions(pairs, tally)
     mirrored = _mirrored(kept)
     rows = [_row(pair, kept[pair], tally) for pair in sorted(kept)]
-    notes = []
     if mirrored:
-        notes.append(
+        tally.words.append(
             f"{mirrored} round-trip times were measured one way only and count for the way back too"
         )
     if any(row["gbps_one_stream"] is None for row in rows):
-        notes.append(
+        tally.words.append(
             "where no single stream was measured, it is estimated from its window and the "
             "round-trip time"
         )
-    left_out = tally.reasons()
-    return Harvest(rows={"links.csv": rows}, origins=origins, left_out=left_out, notes=notes)
+    return tally.harvest({"links.csv": rows})
 
 
 def _wrong(reading: Reading, regions: Mapping[str, Region]) -> tuple[str, str] | None:

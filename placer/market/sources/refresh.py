@@ -13,7 +13,7 @@ from placer.errors import PlacerError, SourceError
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import check_book_name, own_book_names, own_books
 from placer.market.books.layers import catalog_names, pinned
-from placer.market.sources.harvest import Harvest, Row, Tally
+from placer.market.sources.harvest import Row, Tally
 from placer.market.sources.prices import aws, azure, gcp
 from placer.market.sources.prices.scope import checked, scope_of
 from placer.market.sources.save import ORIGIN, locked, replaceable, save
@@ -99,17 +99,14 @@ def refresh(
         raise PlacerError(words, "leave --partial out")
     with nullcontext() if dry_run else locked(book, "refreshed", 0):
         before, tally = _before(book, provider), Tally(skip_bad=True, by_reason=True)
+        failed: dict[str, str] = {}
         if provider == "aws":
-            gathered = aws.gather(scope, tally, tell, partial=partial)
+            found = aws.gather(scope, tally, tell, failed if partial else None)
         else:
-            gathered = {"azure": azure.gather, "gcp": gcp.gather}[provider](scope, tally, tell)
-        rows, notes = checked(gathered, scope, tally, datetime.now(UTC).date())
+            found = {"azure": azure.gather, "gcp": gcp.gather}[provider](scope, tally, tell)
+        rows = checked(found, scope, tally, datetime.now(UTC).date())
         left_out = dict(sorted(tally.reasons().items()))
-        kept = [
-            row
-            for row in before or ()
-            if row["region"] in gathered.failed and row["gpu"] in scope.gpus
-        ]
+        kept = [row for row in before or () if row["region"] in failed and row["gpu"] in scope.gpus]
         if not rows:
             reasons = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))[:2]
             why = "; ".join(f"{reason} ({count:,})" for reason, count in reasons)
@@ -119,10 +116,8 @@ def refresh(
         compared = None
         if before is not None:
             compared = changes(before, everything, scope.regions, scope.gpus)
-        notes = [*notes, *_failures(gathered.failed, kept), *_doubts(book, compared, dry_run)]
-        harvest = Harvest(
-            rows={OFFERS: everything}, origins=gathered.origins, left_out=left_out, notes=notes
-        )
+        tally.words += [*_failures(failed, kept), *_doubts(book, compared, dry_run)]
+        harvest = tally.harvest({OFFERS: everything})
         written = None if dry_run else str(save(harvest, book))
     done = Refreshed(
         catalog=book,
@@ -132,9 +127,9 @@ def refresh(
         regions=sorted({str(row["region"]) for row in everything}),
         changes=compared,
         left_out=left_out,
-        failed=dict(gathered.failed),
-        kept={region: sum(row["region"] == region for row in kept) for region in gathered.failed},
-        notes=notes,
+        failed=failed,
+        kept={region: sum(row["region"] == region for row in kept) for region in failed},
+        notes=[*harvest.notes],
     )
     return done, everything
 

@@ -91,7 +91,7 @@ def answer_harvest(
         "region": asked.region,
         "zone": asked.zone,
     }
-    tally = Tally(skip_bad=False)
+    tally = Tally(skip_bad=False, origins=[origin])
     rows: list[Row] = []
     for _, row, _ in shipped_rows(kind, document, origin.place, tally, given):
         place = f"{row['provider']}/{row['region']}"
@@ -99,7 +99,7 @@ def answer_harvest(
             rows.append(_surviving(row, book))
         else:
             tally.leave_out("region that no book knows", place)
-    return Harvest(rows={"capacity.csv": rows}, origins=[origin], left_out=tally.reasons())
+    return tally.harvest({"capacity.csv": rows})
 
 
 def _surviving(row: Row, book: Catalog) -> Row:

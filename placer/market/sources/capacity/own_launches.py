@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from placer.market.catalog import Catalog
 from placer.market.launch_log import LaunchLog, region_of
-from placer.market.sources.harvest import Harvest, Origin, Row
+from placer.market.sources.harvest import Harvest, Origin, Row, Tally
 
 Array = npt.NDArray[Any]
 LEAST_SPREAD = 0.1
@@ -31,15 +30,15 @@ def launches_harvest(
     95th percentile of a bootstrap over days, and no narrower than weeks differ. Survival is fitted
     to how long so many machines could be launched: who can launch them has not lost them.
     """
-    left_out: Counter[str] = Counter()
+    tally = Tally(skip_bad=False, origins=[origin])
     rows: list[Row] = []
     for at, zone in enumerate(name.removeprefix(f"{provider}/") for name in log.zones):
         region = region_of(zone)
         if f"{provider}/{region}" not in book.regions:
-            left_out[f"region that no book knows: {provider}/{region[:40]}"] += 1
+            tally.leave_out("region that no book knows", f"{provider}/{region[:40]}")
             continue
         if not (log.launched[:, at] >= 0).any():
-            left_out["zone at which nobody asked"] += 1
+            tally.leave_out("zone at which nobody asked")
             continue
         counts = {2**power for power in range(log.most.bit_length())} | {log.most}
         for machines in sorted(counts):
@@ -62,7 +61,7 @@ def launches_harvest(
                     **survival_of(log, at, machines),
                 }
             )
-    return Harvest(rows={"capacity.csv": rows}, origins=[origin], left_out=left_out)
+    return tally.harvest({"capacity.csv": rows})
 
 
 def _share_of(log: LaunchLog, zone: int, machines: int) -> tuple[float, float, float]:

@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 from msgspec import Struct
 
@@ -65,7 +64,6 @@ class PriceList(Struct, frozen=True, kw_only=True):
 
     place: str
     day: str
-    origin: Any
     names: Sequence[str]
     rows: Sequence[tuple[str, Mapping[str, str]]]
     guesses: Mapping[str, Guess]
@@ -85,7 +83,7 @@ def read_list(path: str, given: Mapping[str, str], book: Catalog) -> PriceList:
     list does not say something that counts.
     """
     document = read_document(path)
-    tally = Tally(skip_bad=False, may_skip=False)
+    tally = Tally(skip_bad=False, may_skip=False, origins=[document.origin])
     if made := known_list(document, PRICES):
         tip = f"read it with 'placer catalog import csv {path} --as NAME', and ask --catalog NAME"
         raise SourceError(f"'{path}' is known: {made.about}", tip)
@@ -112,7 +110,6 @@ def read_list(path: str, given: Mapping[str, str], book: Catalog) -> PriceList:
     return PriceList(
         place=path,
         day=date_of(path).isoformat(),
-        origin=document.origin,
         names=names,
         rows=rows,
         guesses=guesses,
@@ -160,20 +157,12 @@ def harvest_of(
         replace(known, regions={*known.regions, *here}),
     )
     if found.about:
-        reader.notes += _sizes_of_hosts(offers)
+        tally.words += _sizes_of_hosts(offers)
     egress, words = _egress(reader, provider, book)
     links = _hosts_apart(regions, provider, found.day) if found.about else []
-    return Harvest(
-        rows={
-            "regions.csv": regions,
-            "offers.csv": kept,
-            "egress.csv": egress,
-            **({"links.csv": links} if links else {}),
-        },
-        origins=[found.origin],
-        left_out=tally.reasons(),
-        notes=[*dict.fromkeys(reader.notes), words, *tally.sentences()],
-    )
+    tally.words.append(words)
+    rows = {"regions.csv": regions, "offers.csv": kept, "egress.csv": egress}
+    return tally.harvest({**rows, "links.csv": links} if links else rows)
 
 
 _GUESSED = ("is no price", "is the price of a commitment")
@@ -201,8 +190,8 @@ class _Reader:
         self.names: dict[City, str] = {}
         self.unplaced: dict[str, str] = {}
         self.traffic: dict[str, list[float | None]] = defaultdict(list)
-        self.notes: list[str] = []
-        self.source = f"{found.origin.place.rpartition('/')[2]}, read by placer try"
+        self.notes = found.tally.words
+        self.source = f"{found.tally.origins[0].place.rpartition('/')[2]}, read by placer try"
         if self.guesses["unit"].value == "month":
             self.notes.append(
                 "an hour is taken as 1/730 of the price of a month; a provider that sells whole "

@@ -11,9 +11,9 @@ from itertools import filterfalse
 from typing import Any
 
 from placer.errors import PlacerError, SourceError
-from placer.market.sources.harvest import Cell, Origin, Row, Tally
+from placer.market.sources.harvest import Cell, Row, Tally
 from placer.market.sources.prices.aws_account import HOME, Account
-from placer.market.sources.prices.scope import Gathered, Scope, known_gpu, origin, quote
+from placer.market.sources.prices.scope import Scope, known_gpu, origin, quote
 from placer.market.sources.reading.fetch import FAILED, LATER
 from placer.market.sources.reading.mapped_rows import Found, mapped_rows
 from placer.market.sources.reading.mapping import shipped_mapping
@@ -34,40 +34,35 @@ LOW, HIGH = 0.1, 0.9  # Quantiles of the price over time, as catalogs/columns.cs
 
 
 def gather(
-    scope: Scope, tally: Tally, tell: Callable[[str], None], *, partial: bool = False
-) -> Gathered:
-    """Ask region by region; with ``partial`` go on when one fails, and name it in ``failed``. Exit
-    code 2 without boto3 or credentials, 7 if AWS does not deliver.
+    scope: Scope, tally: Tally, tell: Callable[[str], None], failed: dict[str, str] | None = None
+) -> list[Found]:
+    """Ask region by region; go on when one fails, with its error in ``failed``, if that is given.
+    Exit code 2 without boto3 or credentials, 7 if AWS does not deliver.
     """
     account = Account()
     tell("regions of AWS")
     pricing = account.client("pricing", HOME)
-    regions, notes = _enabled(account, scope, tally)
+    regions = _enabled(account, scope, tally)
     machines: dict[str, Row | None] = {}
     found: list[Found] = []
-    origins: list[Origin] = []
-    failed: dict[str, str] = {}
     for number, region in enumerate(regions, start=1):
         tell(f"prices of AWS, {region} ({number} of {len(regions)})")
         try:
-            prices, read = _region_prices(account, pricing, scope, region, machines, tally)
+            found += _region_prices(account, pricing, scope, region, machines, tally)
         except PlacerError as error:
-            if not partial or error.exit_code != FAILED:
+            if failed is None or error.exit_code != FAILED:
                 more = "; --partial keeps the old prices of regions that fail"
                 tip = f"{error.hint}{more if len(regions) > 1 else ''}"
                 words = f"aws/{region}: {error.message}"
                 raise PlacerError(words, tip, error.exit_code) from None
             failed[region] = error.message
-            continue
-        found += prices
-        origins.append(read)
     if failed and len(failed) == len(regions):
         raise SourceError(f"no region of AWS delivered: {next(iter(failed.values()))}", LATER)
-    return Gathered(found=found, origins=origins, notes=notes, failed=failed)
+    return found
 
 
-def _enabled(account: Account, scope: Scope, tally: Tally) -> tuple[list[str], list[str]]:
-    """Return the regions that are asked for and switched on, and notes that name the others."""
+def _enabled(account: Account, scope: Scope, tally: Tally) -> list[str]:
+    """Return the regions that are asked for and switched on; note the others."""
     rows = account.rows(account.client("ec2", HOME), "describe_regions", "Regions", AllRegions=True)
     on = {
         row["RegionName"]: row.get("OptInStatus", "opt-in-not-required") != "not-opted-in"
@@ -80,7 +75,9 @@ def _enabled(account: Account, scope: Scope, tally: Tally) -> tuple[list[str], l
     if not regions:
         words = "none of these regions is switched on in this account"
         raise SourceError(words, "name others with --in")
-    return regions, [f"not switched on in this account: {', '.join(off)}"] if off else []
+    if off:
+        tally.words.append(f"not switched on in this account: {', '.join(off)}")
+    return regions
 
 
 def _region_prices(
@@ -90,10 +87,10 @@ def _region_prices(
     region: str,
     machines: dict[str, Row | None],
     tally: Tally,
-) -> tuple[list[Found], Origin]:
-    """Return the prices of the types that a region offers, with the digest of the answers;
-    ``machines`` remembers the types of regions before. What is left out is counted at the end: of a
-    region that fails nothing is.
+) -> list[Found]:
+    """Return the prices of the types that a region offers; ``machines`` remembers the types of
+    regions before. What was read and left out is tallied at the end: of a region that fails nothing
+    is.
     """
     asked = partial(account.rows, account.client("ec2", region))
     try:
@@ -137,7 +134,8 @@ def _region_prices(
         for name in lacking:
             tally.leave_out(f"{words}: {name.partition('.')[0]}")
     answers = [*entries, *(json.dumps(row, default=str, sort_keys=True) for row in history)]
-    return prices, origin(f"AWS price list and EC2 spot price history, {region}", answers)
+    tally.origins.append(origin(f"AWS price list and EC2 spot price history, {region}", answers))
+    return prices
 
 
 def _named(entries: Iterable[str], region: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from placer.market.sources.harvest import Tally
 from placer.market.sources.prices.pages import Pages, Step, address, pages
-from placer.market.sources.prices.scope import Gathered, Scope
-from placer.market.sources.reading.mapped_rows import shipped_rows
+from placer.market.sources.prices.scope import Scope
+from placer.market.sources.reading.mapped_rows import Found, shipped_rows
 from placer.records import replace
 
 PRICES_URL = "https://prices.azure.com/api/retail/prices"
@@ -21,7 +21,7 @@ REGIONS_A_QUESTION = 10
 FULL_PAGE = 100  # A full page has 100 items, or 1000
 
 
-def gather(scope: Scope, tally: Tally, tell: Callable[[str], None]) -> Gathered:
+def gather(scope: Scope, tally: Tally, tell: Callable[[str], None]) -> list[Found]:
     """Ask for the sizes of the shipped book: the interface names no GPU, vCPU or memory."""
     known = replace(scope.known, machines=scope.machines)
     with pages(address("PLACER_AZURE_PRICES_URL", PRICES_URL)) as source:
@@ -30,12 +30,13 @@ def gather(scope: Scope, tally: Tally, tell: Callable[[str], None]) -> Gathered:
             for question in _questions(sorted(known.machines), scope)
             for item in _items(source, question, tell)
         ]
-        origins = [source.origin()]
+        tally.origins.append(source.origin())
     today = datetime.now(UTC).date().isoformat()
     rows = shipped_rows("azure", {"Items": items}, source.base, tally, None, known, today)
-    found = [one for one in rows if one.row["region"] in scope.regions]
-    note = "Azure names no GPU in its prices: only the sizes of the shipped book were asked for"
-    return Gathered(found=found, origins=origins, notes=[note])
+    tally.words.append(
+        "Azure names no GPU in its prices: only the sizes of the shipped book were asked for"
+    )
+    return [one for one in rows if one.row["region"] in scope.regions]
 
 
 def _questions(sizes: Sequence[str], scope: Scope) -> Iterator[str]:

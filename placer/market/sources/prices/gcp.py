@@ -13,9 +13,9 @@ from placer.errors import PlacerError
 from placer.files.json_text import parse_json
 from placer.market.accelerators import processor_vcpus
 from placer.market.checks.doubts import is_slip
-from placer.market.sources.harvest import Harvest, Origin, Row, Tally
+from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.prices.pages import Pages, Step, address, pages, secret
-from placer.market.sources.prices.scope import Gathered, Scope, checked, quote, scope_of
+from placer.market.sources.prices.scope import Scope, checked, quote, scope_of
 from placer.market.sources.reading.book_rows import date_of
 from placer.market.sources.reading.fetch import read_document
 from placer.market.sources.reading.mapped_rows import Found, shipped_rows
@@ -41,7 +41,7 @@ Prices = dict[tuple[str, str, str], tuple[float, str]]
 """
 
 
-def gather(scope: Scope, tally: Tally, tell: Callable[[str], None]) -> Gathered:
+def gather(scope: Scope, tally: Tally, tell: Callable[[str], None]) -> list[Found]:
     """Add up cores, memory, GPUs and disks that a machine always has; exit code 2 without a key."""
     base = address("PLACER_GCP_BILLING_URL", CATALOG_URL)
     key = secret(
@@ -52,7 +52,8 @@ def gather(scope: Scope, tally: Tally, tell: Callable[[str], None]) -> Gathered:
     )
     with pages(base, headers={"X-Goog-Api-Key": key}) as source:
         skus = [*_skus(source, tell)]
-        return _gathered(skus, scope, tally, [source.origin()])
+        tally.origins.append(source.origin())
+    return _found(skus, scope, tally)
 
 
 def read_skus(places: Sequence[str], day: date | None, read_seconds: float) -> Harvest:
@@ -72,34 +73,31 @@ def read_skus(places: Sequence[str], day: date | None, read_seconds: float) -> H
             tip = "give what services.skus.list of the Cloud Billing API answered"
             raise PlacerError(f"'{place}' is no list of Google's SKUs", tip)
         skus += rows
-    origins = [document.origin for document in documents]
-    gathered = _gathered(skus, scope, tally, origins)
-    rows, notes = checked(gathered, scope, tally, day or max(map(date_of, places)))
-    reasons = dict(sorted(tally.reasons().items()))
+    tally.origins += [document.origin for document in documents]
+    found = _found(skus, scope, tally)
+    rows = checked(found, scope, tally, day or max(map(date_of, places)))
     if not rows:
-        why = "; ".join(f"{count} x {reason}" for reason, count in [*reasons.items()][:2])
+        reasons = sorted(tally.reasons().items())[:2]
+        why = "; ".join(f"{count} x {reason}" for reason, count in reasons)
         words = "no machine of the shipped book has all its parts there"
         raise PlacerError(f"{words}: {why}" if why else words, "give all pages of the list at once")
-    return Harvest(rows={"offers.csv": rows}, origins=origins, left_out=reasons, notes=notes)
+    return tally.harvest({"offers.csv": rows})
 
 
-def _gathered(
-    skus: Sequence[Mapping[str, Any]], scope: Scope, tally: Tally, origins: Sequence[Origin]
-) -> Gathered:
+def _found(skus: Sequence[Mapping[str, Any]], scope: Scope, tally: Tally) -> list[Found]:
     prices, machines = _prices(skus, scope, tally), scope.machines
     sold = {(o.region, o.instance_type) for o in scope.book.offers if o.provider == "gcp"}
-    found = [
+    tally.words.append(
+        "Google's prices do not say which region has which machine: the pairs of the shipped "
+        "book were priced"
+    )
+    return [
         one
         for region, name in sorted(sold)
         if region in scope.regions and name in machines
         for market in ("on_demand", "spot")
         if (one := _quote(region, name, machines[name], market, prices, tally)) is not None
     ]
-    note = (
-        "Google's prices do not say which region has which machine: the pairs of the shipped "
-        "book were priced"
-    )
-    return Gathered(found=found, origins=origins, notes=[note])
 
 
 def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:

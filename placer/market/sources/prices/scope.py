@@ -10,7 +10,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.market.accelerators import processor_vcpus
@@ -111,15 +111,6 @@ def known_gpu(name: str, memory_gib: float, devices: Mapping[str, Gpu]) -> str |
     return min(near)[2] if near else None
 
 
-class Gathered(Struct, frozen=True, kw_only=True):
-    """What an interface gave; ``failed`` has the error of regions that did not deliver."""
-
-    found: Sequence[Found]
-    origins: Sequence[Origin]
-    notes: Sequence[str] = ()
-    failed: Mapping[str, str] = field(default_factory=dict)
-
-
 def quote(machine: Row, *, zone: str = "", **cells: Cell) -> Found:
     """Make a row of one price of one machine: a price of NaN or below 0 is counted and left out
     later; ``since`` is its first day, if known; low and high are the 10 % and 90 % quantile of the
@@ -135,16 +126,11 @@ def origin(place: str, chunks: Iterable[str]) -> Origin:
     return Origin(place=place, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
 
 
-def checked(
-    gathered: Gathered, scope: Scope, tally: Tally, today: date
-) -> tuple[list[Row], list[str]]:
-    """Turn prices into rows of offers.csv, by the checks of every import; return them with the
-    notes of the source and of the tally.
-    """
+def checked(found: Iterable[Found], scope: Scope, tally: Tally, today: date) -> list[Row]:
+    """Turn the prices of an interface into rows of offers.csv, by the checks of every import."""
     day = {"provider": scope.provider, "as_of": today.isoformat()}
-    found = [Found(one.where, {**one.row, **day}, one.zone) for one in gathered.found]
-    rows = [_rounded(row, scope) for row in book_rows(found, ZONED, tally, scope.known)]
-    return rows, [*gathered.notes, *tally.sentences()]
+    dated = [Found(one.where, {**one.row, **day}, one.zone) for one in found]
+    return [_rounded(row, scope) for row in book_rows(dated, ZONED, tally, scope.known)]
 
 
 def _rounded(row: Row, scope: Scope) -> Row:

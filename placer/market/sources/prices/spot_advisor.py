@@ -6,7 +6,6 @@ It has no prices: the offers are those of the shipped book, with other bands of 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from placer.errors import PlacerError
 from placer.files.json_text import parse_json
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import VmOffer
-from placer.market.sources.harvest import Harvest, Row
+from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.reading.fetch import read_document
 
 BAND = re.compile(r"([<>]?)([0-9]+)(?:-([0-9]+))?%")
@@ -40,20 +39,20 @@ def read_advice(place: str, read_seconds: float) -> Harvest:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         tip = "give spot-advisor-data.json as AWS publishes it"
         raise PlacerError(f"'{place}' is not of the Spot Instance Advisor", tip) from None
-    left_out: Counter[str] = Counter()
-    rows = [*_rows(named, left_out)]
+    tally = Tally(skip_bad=False, origins=[document.origin])
+    rows = [*_rows(named, tally)]
     if not rows:
         raise PlacerError(f"'{place}' names no spot machine of the shipped book")
-    return Harvest(rows={"offers.csv": rows}, origins=[document.origin], left_out=left_out)
+    return tally.harvest({"offers.csv": rows})
 
 
-def _rows(named: Mapping[tuple[str, str], Band], left_out: Counter[str]) -> Iterator[Row]:
+def _rows(named: Mapping[tuple[str, str], Band], tally: Tally) -> Iterator[Row]:
     for offer in load_catalog("default").offers:
         if offer.provider != "aws" or offer.market != "spot":
             continue
         band = named.get((offer.region, offer.instance_type))
         if band is None:
-            left_out["spot machine of the book that the advisor does not name"] += 1
+            tally.leave_out("spot machine of the book that the advisor does not name")
         else:
             yield _row(offer, *band)
 

@@ -51,16 +51,14 @@ def read_listing(
     """
     tally = Tally(skip_bad=skip_bad)
     found: dict[str, tuple[SourceMap, list[Found]]] = {}
-    origins = []
-    notes: list[str] = []
     for place in places:
         document = read_document(place, read_seconds=read_seconds)
-        origins.append(document.origin)
+        tally.origins.append(document.origin)
         if pages_follow(document):
-            notes.append(f"{place} is one page of several: the next ones have more rows")
+            tally.words.append(f"{place} is one page of several: the next ones have more rows")
         for one in _mappings(document, mapping):
             if one.about != mapping.about:
-                notes.append(f"{place} was read as {one.about}")
+                tally.words.append(f"{place} was read as {one.about}")
             records = read_records(document, one, tally)
             written = as_of or (date_of(place) if one.undated == "file" else None)
             day = None if written is None else written.isoformat()
@@ -69,21 +67,17 @@ def read_listing(
             _, rows_of = found.setdefault(one.about, (one, []))
             rows_of += mapped_rows(records, one, tally, given, day, known)
             names = unread(records, one) if one.about == mapping.about else []
-            notes += [f"their columns that were not read: {', '.join(names[:20])}"] * bool(names)
+            if names:
+                tally.words.append(f"their columns that were not read: {', '.join(names[:20])}")
             if records.cut_off:
-                notes.append("the last line has no end: check that the file is complete")
+                tally.words.append("the last line has no end: check that the file is complete")
     rows: dict[str, list[Row]] = {}
     for one, its in found.values():
         rows.setdefault(f"{one.kind}.csv", []).extend(book_rows(its, one, tally))
     rows = {file: kept for file, kept in rows.items() if kept}
     if not rows:
         raise tally.nothing()
-    return Harvest(
-        rows=rows,
-        origins=origins,
-        left_out=tally.reasons(),
-        notes=[*dict.fromkeys(notes), *tally.sentences()],
-    )
+    return tally.harvest(rows)
 
 
 def _mappings(document: Document, mapping: SourceMap) -> Sequence[SourceMap]:

@@ -139,13 +139,12 @@ def read_skypilot(
     )
     mapping, tally = shipped_mapping("skypilot"), Tally(skip_bad=skip_bad)
     found: list[Found] = []
-    origins: list[Origin] = []
     said: dict[Key, Row] = {}
     for cloud, place in files:
         document = read_document(place, most_bytes=MOST_BYTES, read_seconds=read_seconds)
         sources, beside = read_sources(place, MOST_BYTES)
         said |= sources
-        origins += [document.origin, *beside]
+        tally.origins += [document.origin, *beside]
         records = read_records(document, mapping, tally)
         if names := unread(records, mapping):
             words = f"their columns that were not read: {', '.join(names[:20])}"
@@ -158,24 +157,19 @@ def read_skypilot(
     if not offers:
         raise tally.nothing()
     offers, undated = with_sources(offers, said)
-    notes = tally.sentences()
     there = {path.parent.name for folder in folders for path in Path(folder).glob("*/vms.csv")}
     if strangers := sorted(there - set(PROVIDERS)):
-        notes.append(f"providers that no book knows were not read: {', '.join(strangers)}")
+        tally.words.append(f"providers that no book knows were not read: {', '.join(strangers)}")
     if as_of is None and undated:
         which = "the prices"
         if undated < len(offers):
             which = f"{undated:,} of {len(offers):,} prices"
-        notes.append(
+        tally.words.append(
             f"the dates of {which} are those of the file, not of the prices (today for a URL); "
             f"--as-of, or {SOURCES} beside it, says others"
         )
-    return Harvest(
-        rows={"offers.csv": offers, **{file: rows for file, rows in own.items() if rows}},
-        origins=origins,
-        left_out=tally.reasons(),
-        notes=notes,
-    )
+    brought = {file: rows for file, rows in own.items() if rows}
+    return tally.harvest({"offers.csv": offers, **brought})
 
 
 def _is_folder(place: str) -> bool:
