@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod")
@@ -19,22 +19,6 @@ sky/catalog/data_fetchers/fetch_runpod.py).
 RUNPOD_GPUS = {"A100-PCIE": "A100-80GB", "A100-SXM": "A100-80GB-SXM", "H100-PCIE": "H100"}
 """RunPod's devices that SkyPilot calls otherwise (GPU_NAME_OVERRIDES, as above)."""
 
-FIXED_HOSTS: Mapping[str, Mapping[int, Collection[str]]] = {
-    "A100": {**{n: [f"a2-highgpu-{n}g"] for n in (1, 2, 4, 8)}, 16: ["a2-megagpu-16g"]},
-    "A100-80GB": {n: [f"a2-ultragpu-{n}g"] for n in (1, 2, 4, 8)},
-    "H100": {n: [f"a3-highgpu-{n}g"] for n in (1, 2, 4, 8)},
-    "H100-MEGA": {8: ["a3-megagpu-8g"]},
-    "H200": {8: ["a3-ultragpu-8g"]},
-    "L4": {
-        1: [f"g2-standard-{n}" for n in (4, 8, 12, 16, 32)],
-        2: ["g2-standard-24"],
-        4: ["g2-standard-48"],
-        8: ["g2-standard-96"],
-    },
-}
-"""Machines of Google Cloud that come with their devices (cloud.google.com/compute/docs/gpus,
-2026-11), by SkyPilot's device and count.
-"""
 HOST_VCPUS: Mapping[str, Mapping[int, int]] = {
     "T4": {1: 4, 2: 8, 4: 48},
     "V100": {1: 8, 2: 16, 4: 32, 8: 64},
@@ -117,8 +101,9 @@ def hosts_of(device: str, count: int, hosts: Mapping[str, Sequence[float]]) -> l
     them: every machine that comes with these devices, else the cheapest n1 host that is large
     enough. ``hosts`` has vCPUs, memory in GiB and USD/h of every host in the zone.
     """
-    if device in FIXED_HOSTS:
-        return [host for host in FIXED_HOSTS[device].get(count, ()) if host in hosts]
+    whole = _whole_machines()
+    if device in whole:
+        return [host for host in whole[device].get(count, ()) if host in hosts]
     vcpus = HOST_VCPUS.get(device, {}).get(count)
     if vcpus is None:
         return []
@@ -128,3 +113,20 @@ def hosts_of(device: str, count: int, hosts: Mapping[str, Sequence[float]]) -> l
         if ATTACHABLE.fullmatch(name) and has >= vcpus and gib >= vcpus * HOST_GIB_PER_VCPU
     ]
     return [min(large)[1]] if large else []
+
+
+@lru_cache(maxsize=1)
+def _whole_machines() -> dict[str, dict[int, list[str]]]:
+    """Return the machines of Google Cloud in the shipped book that come with their devices, by
+    SkyPilot's device and count.
+    """
+    from placer.market.books.book_reader import load_catalog
+
+    machines: dict[str, dict[int, list[str]]] = {}
+    for offer in load_catalog("default").offers:
+        name = offer.instance_type
+        if offer.provider == "gcp" and COMES_WITH_DEVICE.match(name):
+            device = skypilot_device("gcp", offer.gpu, name).removesuffix("-SXM")
+            found = machines.setdefault(device, {}).setdefault(offer.gpu_count, [])
+            found += [] if name in found else [name]
+    return machines
