@@ -77,7 +77,7 @@ def command(
     from placer.market.books.layers import DEFAULT_CATALOG
     from placer.market.sources.guessed.book import harvest_of, read_list
     from placer.market.sources.save import save, temporary
-    from placer.market.words.amounts import rates_given
+    from placer.market.words.money import rates_given
 
     check_targets(output, manifest)
     book = load_catalog(DEFAULT_CATALOG)

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from placer.market.network.link_model import great_circle_km
-from placer.market.words.amounts import price_words
 from placer.market.words.areas import (
     City,
     cities,
@@ -19,6 +18,7 @@ from placer.market.words.areas import (
     plain_name,
     states_named,
 )
+from placer.market.words.money import price_words
 
 SAME_KM = 500.0
 """What may be two places no farther apart is one: 5 ms of round trips."""

@@ -12,15 +12,15 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.sources.guessed.book import PriceList, harvest_of, read_list
 from placer.market.sources.harvest import Harvest, Row
-from placer.market.words.amounts import (
+from placer.market.words.money import (
     amount,
     currency_in,
     decimals_of,
     each_in,
+    exchange_rates,
     rates_given,
     time_in,
 )
-from placer.market.words.money import exchange_rates
 from placer.units import GIB
 
 LISTS = ROOT / "tests" / "fixtures" / "price_lists"

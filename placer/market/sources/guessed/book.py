@@ -28,7 +28,8 @@ from placer.market.sources.reading.mapping import (
     shipped_mappings,
 )
 from placer.market.sources.reading.records import cells_of, fits, is_json, read_records
-from placer.market.words.amounts import (
+from placer.market.words.areas import City, countries, plain_name
+from placer.market.words.money import (
     Decimals,
     amount,
     currency_in,
@@ -40,7 +41,6 @@ from placer.market.words.amounts import (
     price_words,
     rate_of,
 )
-from placer.market.words.areas import City, countries, plain_name
 from placer.market.words.own_machines import MEMORY_GIB_OF_GPU, VCPUS_OF_GPU
 from placer.market.words.places import cities_in, is_said, place_in, place_words, places_listed
 from placer.records import replace

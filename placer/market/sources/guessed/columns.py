@@ -9,7 +9,7 @@ from typing import NamedTuple
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
 from placer.market.sources.guessed.devices import device_in
-from placer.market.words.amounts import (
+from placer.market.words.money import (
     HOURS,
     Decimals,
     amount,

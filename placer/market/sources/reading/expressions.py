@@ -16,8 +16,7 @@ from jmespath.functions import Functions, signature
 
 from placer.errors import PlacerError
 from placer.files.json_text import parse_json
-from placer.market.words.amounts import hours_in
-from placer.market.words.money import exchange_rates
+from placer.market.words.money import exchange_rates, hours_in
 
 _TEXT = {"types": ["string", "null"]}
 _PATTERN = {"types": ["string"]}

@@ -22,7 +22,7 @@ from placer.market.sources.reading.mapping import (
     unit_factors,
 )
 from placer.market.sources.reading.records import Record, Records, parsed_records
-from placer.market.words.amounts import currency_in, time_in
+from placer.market.words.money import currency_in, time_in
 
 MARKETS = {"ondemand": "on_demand", "spot": "spot", "community": "community"}
 """Markets without blanks, hyphens and capitals, as price lists spell them."""
