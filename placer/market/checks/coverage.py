@@ -11,10 +11,10 @@ from functools import lru_cache
 from statistics import median
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from placer.market.books.csv_rows import key_columns, shipped_table
-from placer.market.catalog import TABLES, Catalog, VmOffer
+from placer.market.catalog import MARKETS, TABLES, Catalog, VmOffer
 
 GROUPS: Mapping[str, Callable[[VmOffer, Catalog], str]] = {
     "gpu": lambda offer, catalog: offer.gpu,
@@ -115,50 +115,41 @@ def _grouped(
     return groups
 
 
-def _usd(members: Sequence[VmOffer]) -> dict[str, float]:
-    each = [offer.usd_per_gpu_hour for offer in members]
+def _summed_up(members: Sequence[VmOffer]) -> dict[str, Any]:
+    """Count some offers; fields of `OfferGroup` and `Covered`."""
+    best = min(members, key=lambda offer: (offer.usd_per_gpu_hour, offer.place))
+    each, dates = [o.usd_per_gpu_hour for o in members], [o.as_of for o in members]
     ends = {"low": min(each), "median": median(each), "high": max(each)}
-    return {f"usd_per_gpu_hour_{name}": usd for name, usd in ends.items()}
+    markets = Counter(offer.market for offer in members)
+    return {
+        "offers": len(members),
+        "places": len({offer.place for offer in members}),
+        "regions": len({offer.region for offer in members}),
+        **{market: markets[market] for market in MARKETS},
+        **{f"usd_per_gpu_hour_{name}": usd for name, usd in ends.items()},
+        "cheapest": f"{best.instance_type} {best.market.replace('_', '-')} in {best.place}",
+        "estimated": sum(offer.price_basis == "estimated" for offer in members),
+        "oldest": min(dates),
+        "newest": max(dates),
+    }
 
 
 def grouped(offers: Iterable[VmOffer], catalog: Catalog, by: tuple[str, ...]) -> list[OfferGroup]:
     """Put offers together by one or more keys of `GROUPS`; cheapest group first."""
-    groups = []
-    for key, members in _grouped(offers, catalog, by).items():
-        best = min(members, key=lambda offer: (offer.usd_per_gpu_hour, offer.place))
-        group = OfferGroup(
-            group=key,
-            offers=len(members),
-            places=len({offer.place for offer in members}),
-            cheapest=f"{best.instance_type} {best.market.replace('_', '-')} in {best.place}",
-            newest=max(offer.as_of for offer in members),
-            **_usd(members),
-        )
-        groups.append(group)
+    groups = (
+        convert({"group": key, **_summed_up(members)}, OfferGroup)
+        for key, members in _grouped(offers, catalog, by).items()
+    )
     return sorted(groups, key=lambda group: (group.usd_per_gpu_hour_low, group.group))
 
 
 def coverage(catalog: Catalog) -> tuple[Covered, ...]:
     """Count the offers of a catalog by provider and device, in the order of their names."""
-    figures = []
     groups = _grouped(catalog.offers, catalog, ("provider", "gpu"))
-    for (provider, gpu), offers in sorted(groups.items()):
-        dates = [offer.as_of for offer in offers]
-        markets = Counter(offer.market for offer in offers)
-        covered = Covered(
-            provider=provider,
-            gpu=gpu,
-            regions=len({offer.region for offer in offers}),
-            on_demand=markets["on_demand"],
-            spot=markets["spot"],
-            community=markets["community"],
-            estimated=sum(offer.price_basis == "estimated" for offer in offers),
-            oldest=min(dates),
-            newest=max(dates),
-            **_usd(offers),
-        )
-        figures.append(covered)
-    return tuple(figures)
+    return tuple(
+        convert({"provider": provider, "gpu": gpu, **_summed_up(offers)}, Covered)
+        for (provider, gpu), offers in sorted(groups.items())
+    )
 
 
 def rows_by_kind(catalog: Catalog) -> Mapping[str, Sequence[Any]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from placer.errors import PlacerError, SourceError
 from placer.files.json_text import parse_json
@@ -82,32 +82,24 @@ def _charges(records: Records, mapping: SourceMap, tally: Tally, cost: str) -> I
         ends = str(row["ends"])
         usd, rate = _in_dollars(row, cost, where)
         instance = str(row["instance_type"])
-        yield Charge(
-            component=str(row["component"]),
-            place=f"{row['provider']}/{row['region']}" if row["region"] else str(row["provider"]),
+        found = {
+            **row,
+            "place": f"{row['provider']}/{row['region']}" if row["region"] else row["provider"],
             # Prices call what names no type by its description, which has blanks.
-            machine=instance if row["component"] == "compute" and " " not in instance else "",
-            market=str(row["market"]),
-            category=str(row["category"]),
-            service=str(row["service"]),
-            description=str(row["description"]),
-            starts=parse_moment(str(row["starts"]), f"{where}: ChargePeriodStart"),
-            ends=parse_moment(ends, f"{where}: ChargePeriodEnd") if ends else None,
-            hours=_number(row["machine_hours"]),
-            committed=bool(row["committed"]),
-            tags=str(row["tags"]),
-            usd=usd,
-            rate=rate,
-        )
-
-
-def _number(cell: object) -> float | None:
-    return float(cell) if isinstance(cell, int | float) else None
+            "machine": instance if row["component"] == "compute" and " " not in instance else "",
+            "starts": parse_moment(str(row["starts"]), f"{where}: ChargePeriodStart"),
+            "ends": parse_moment(ends, f"{where}: ChargePeriodEnd") if ends else None,
+            "hours": row["machine_hours"],
+            "committed": bool(row["committed"]),
+            "usd": usd,
+            "rate": rate,
+        }
+        yield convert(found, Charge)
 
 
 def _in_dollars(row: Row, cost: str, where: str) -> tuple[float, str]:
-    amount, currency = _number(row[cost]), str(row["currency"])
-    if amount is None or not math.isfinite(amount):
+    amount, currency = row[cost], str(row["currency"])
+    if not isinstance(amount, float) or not math.isfinite(amount):
         raise SourceError(f"{where}: {COLUMNS[cost]} is no amount", "correct it; 0 is one as well")
     if currency == "USD":
         return amount, ""
