@@ -204,8 +204,7 @@ class _Reader:
             if self.look.holds(rule.when, row):
                 self.tally.leave_out(rule.reason, self.look.text(rule.name, row))
                 return
-        each_gb = amount(self._cell("vram", row), self._decimals("vram"))
-        device = device_in(self._cell("gpu", row), self.book, each_gb)
+        device = device_in(self._cell("gpu", row), self.book, self._amount("vram", row))
         if device is None:
             self.tally.leave_out("row without a GPU that is known", self._cell("gpu", row))
             return
@@ -227,7 +226,6 @@ class _Reader:
                         "gpu": device.gpu,
                         "gpu_count": count,
                         **host,
-                        **self._hosts_own(row),
                         "market": market,
                         "usd_per_hour": float(f"{usd:.12g}"),
                         "price_basis": "list",
@@ -242,58 +240,55 @@ class _Reader:
             return ""
         return guess.value if guess.value is not None else row[guess.column or ""]
 
-    def _host(self, row: Mapping[str, str], count: int) -> dict[str, float]:
-        vcpus = amount(self._cell("vcpus", row), self._decimals("vcpus"))
-        memory = self._memory_gib(row)
+    def _amount(self, field: str, row: Mapping[str, str]) -> float | None:
+        return amount(self._cell(field, row), self.decimals[field])
+
+    def _host(self, row: Mapping[str, str], count: int) -> Row:
+        vcpus, memory = self._amount("vcpus", row), self._memory_gib(row)
         if vcpus is None or memory is None:
             self.notes.append(
                 f"assumed where the list does not say it: {VCPUS_OF_GPU} vCPUs and "
                 f"{MEMORY_GIB_OF_GPU:g} GiB beside each GPU"
             )
-        return {
+        host = {
             "vcpus": vcpus or float(VCPUS_OF_GPU * count),
             "memory_gib": memory or MEMORY_GIB_OF_GPU * count,
         }
-
-    def _hosts_own(self, row: Mapping[str, str]) -> dict[str, float | str | None]:
-        """Return what a host of a market adds: there is one of it, on a network of its own."""
         if not self.found.about:
-            return {}
-        gbps = amount(row["network_gbps"], "point")
-        return {
-            "available": 1,
-            "network_gbps": gbps or None,
-            "fabric": "ethernet",
-            "max_island_machines": 1,
-        }
+            return host
+        gbps = amount(row["network_gbps"], "point") or None
+        # There is one host of a market, on a network of its own.
+        own: Row = {"available": 1, "fabric": "ethernet", "max_island_machines": 1}
+        return {**host, "network_gbps": gbps, **own}
 
     def _memory_gib(self, row: Mapping[str, str]) -> float | None:
-        cell = self._cell("memory", row)
-        size = amount(cell, self._decimals("memory"))
-        if size is None:
+        size, header = self._amount("memory", row), self.guesses.get("memory")
+        if size is None or header is None:
             return None
-        named = _SIZE.search(cell) or _SIZE.search(self.guesses["memory"].column or "")
+        named = _SIZE.search(self._cell("memory", row)) or _SIZE.search(header.column or "")
         unit = self.memory_unit if named is None else named[1].upper().replace("I", "i")
         return parse_bytes(f"{size:.12g}{unit}") / GIB
 
     @cached_property
     def memory_unit(self) -> str:
         """The unit of sizes that name none: GB, or MB where no machine of the list has less."""
-        cells = (self._cell("memory", row) for _, row in self.found.rows)
-        sizes = [amount(cell, self._decimals("memory")) for cell in cells]
+        sizes = [self._amount("memory", row) for _, row in self.found.rows]
         if min((size for size in sizes if size), default=0.0) < LEAST_MB:
             return "GB"
         column = self.guesses["memory"].column
         self.notes.append(f"sizes of '{column}' are taken as MB: none is below {LEAST_MB:,}")
         return "MB"
 
-    def _decimals(self, field: str) -> Decimals:
-        """Return how numbers of a column are written; as prices are where it may be both."""
-        guess = self.guesses.get(field)
-        cells = () if guess is None else (self._cell(field, row) for _, row in self.found.rows)
-        numbers = [number for cell in cells if (number := number_in(cell))]
+    @cached_property
+    def decimals(self) -> Mapping[str, Decimals]:
+        """How numbers of each column are written; as prices are where it may be both."""
         prices: Decimals = "comma" if self.guesses["decimals"].value == "comma" else "point"
-        return decimals_of(numbers) or prices
+        found: dict[str, Decimals] = {"price": prices, "spot": prices}
+        for field in ("vram", "vcpus", "memory"):
+            cells = (self._cell(field, row) for _, row in self.found.rows)
+            numbers = [number for cell in cells if (number := number_in(cell))]
+            found[field] = decimals_of(numbers) or prices
+        return found
 
     def _prices(
         self, where: str, row: Mapping[str, str], count: int
@@ -305,7 +300,9 @@ class _Reader:
             self.tally.leave_out("price of a commitment", ", ".join(filter(None, cells)))
             return
         for field, market in (("price", said), ("spot", "spot")):
-            column = self.guesses[field].column if field in self.guesses else ""
+            if field not in self.guesses:
+                continue
+            column = self.guesses[field].column
             if column and re.search(
                 price_words("price")["least"], plain(f"{column} {row[column]}")
             ):
@@ -314,16 +311,13 @@ class _Reader:
             usd = self._usd_per_hour(where, row, field, count)
             if usd is not None:
                 yield market, usd
-            elif field == "price" and field in self.guesses:
+            elif field == "price":
                 self.tally.leave_out("row without a price", self._cell(field, row))
 
     def _usd_per_hour(
         self, where: str, row: Mapping[str, str], field: str, count: int
     ) -> float | None:
-        if field not in self.guesses:
-            return None
-        cell = self._cell(field, row)
-        value = amount(cell, "comma" if self.guesses["decimals"].value == "comma" else "point")
+        cell, value = self._cell(field, row), self._amount(field, row)
         if value is None:
             return None
         hours = hours_in(self._cell("unit", row))
