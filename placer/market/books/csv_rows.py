@@ -6,6 +6,7 @@ import csv
 import math
 import re
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
@@ -116,7 +117,7 @@ def read_columns(path: Path, file: str, data: bytes) -> tuple[dict[str, Column],
     """Read one CSV file as `read_numbered_rows`, by column, with the number of each line; None
     where something is wrong: that function says what. Keys may repeat.
     """
-    columns, texts = file_columns(file), [_Numbered() for _ in range(len(header_of(data)))]
+    columns, texts = file_columns(file), [_numbered() for _ in header_of(data)]
     codes, numbers = [array("I") for _ in texts], array("I")
     try:
         lines = csv_lines(path, data)
@@ -151,12 +152,11 @@ class _Parsed(dict[str, Any]):
         return value
 
 
-class _Numbered(dict[str, int]):
-    """The number of each text of a column."""
-
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
-        return number
+def _numbered() -> defaultdict[str, int]:
+    """Make an empty table of the texts of a column, which numbers each that is looked up."""
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    return numbers
 
 
 @lru_cache(maxsize=16)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from placer.files.bounded_file import read_file
 from placer.files.json_text import parse_json
 from placer.files.yaml_text import parse_yaml
 from placer.market.accelerators import processor_vcpus
-from placer.market.sources.harvest import Row, Tally
+from placer.market.sources.harvest import Tally
 from placer.market.sources.reading.expressions import evaluate
 from placer.market.sources.reading.mapped_rows import known_by_default, mapped_rows
 from placer.market.sources.reading.mapping import shipped_mapping
@@ -89,7 +89,11 @@ def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, in
     alike: Counter[tuple[str, ...]] = Counter()
     names: dict[tuple[str, ...], str] = {}
     assumed: dict[str, None] = {}
-    for where, row in ((where, _with_host(row)) for where, row, _ in rows):
+    for where, found, _ in rows:
+        row = found
+        if "instance_type" in row:  # what the book has, as a list of nodes writes it
+            host = {"ram": f"{row['memory_gib']:g}GiB", "cpus": f"{row['vcpus']:g}"}
+            row = {**row, **host, "gpus": row["gpu_count"]}
         if processor_vcpus(str(row["gpu"])) is not None:
             tally.leave_out("machines without a GPU", f"{row['name']} {row['instance_type']}")
             continue
@@ -111,14 +115,6 @@ def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, in
         for kind, count in alike.items()
     ]
     return words_of, [*assumed], tally.reasons()
-
-
-def _with_host(row: Row) -> Row:
-    """Write the columns that the book has for a type of machine as those of a list of nodes."""
-    if "instance_type" not in row:
-        return row
-    host = {"ram": f"{row['memory_gib']:g}GiB", "cpus": f"{row['vcpus']:g}"}
-    return {**row, **host, "gpus": row["gpu_count"]}
 
 
 def _fits(name: str, document: Any) -> bool:
@@ -228,14 +224,12 @@ def _bus_bandwidth(text: str, path: str) -> tuple[int, float] | None:
 
 def _pairs(text: str) -> list[Sequence[str]]:
     """Return the links of each GPU to the others, as nvidia-smi names them."""
-    return [*_gpu_rows(text.splitlines())]
-
-
-def _gpu_rows(lines: Sequence[str]) -> Iterator[Sequence[str]]:
-    plain = (re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines)  # the header is underlined
-    rows = [line.split() for line in plain if re.match(r"\s*GPU\d+\s", line)]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)  # the header is underlined
+    rows = [line.split() for line in plain.splitlines() if re.match(r"\s*GPU\d+\s", line)]
     gpus = [name for name in rows[0] if re.fullmatch(r"GPU\d+", name)] if rows else []
-    for row in rows[1:]:
-        cells = row[1 : len(gpus) + 1]
-        if row[0] in gpus and len(cells) == len(gpus) > 1 and cells[gpus.index(row[0])] == "X":
-            yield [cell for cell in cells if cell != "X"]
+    cells = {row[0]: row[1 : len(gpus) + 1] for row in rows[1:] if row[0] in gpus}
+    return [
+        [cell for cell in of if cell != "X"]
+        for gpu, of in cells.items()
+        if len(of) == len(gpus) > 1 and of[gpus.index(gpu)] == "X"
+    ]

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from placer.errors import PlacerError, SourceError
+from placer.files.json_text import parse_json
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.fetch import (
     LATER,
@@ -176,7 +177,7 @@ def _host(link: str) -> tuple[str, str | None, int | None] | None:
 
 def _object(body: bytes, base: str) -> dict[str, Any]:
     try:
-        document = json.loads(body, parse_constant=_no_number)
+        document = parse_json(body)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             words = f"'{base}' answered a web page instead of JSON"
@@ -187,10 +188,6 @@ def _object(body: bytes, base: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise SourceError(f"an answer of '{base}' is not a JSON object", "check the address")
     return document
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
 
 
 def _pause(header: str | None) -> float | None:

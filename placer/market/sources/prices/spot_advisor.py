@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from msgspec.structs import asdict
 
 from placer.errors import PlacerError
 from placer.files.json_text import parse_json
 from placer.market.books.book_reader import load_catalog
-from placer.market.catalog import VmOffer
 from placer.market.sources.harvest import Harvest, Row, Tally
 from placer.market.sources.reading.fetch import read_document
 
@@ -54,13 +54,10 @@ def _rows(named: Mapping[tuple[str, str], Band], tally: Tally) -> Iterator[Row]:
         if band is None:
             tally.leave_out("spot machine of the book that the advisor does not name")
         else:
-            yield _row(offer, *band)
-
-
-def _row(offer: VmOffer, low: float, high: float) -> Row:
-    cells: dict[str, Any] = {name: getattr(offer, name) for name in offer.__struct_fields__}
-    source = f"{offer.source.partition('; interruptions')[0]}; {SOURCE}"
-    return {**cells, "interruption_low": low, "interruption_high": high, "source": source}
+            low, high = band
+            source = f"{offer.source.partition('; interruptions')[0]}; {SOURCE}"
+            bands = {"interruption_low": low, "interruption_high": high}
+            yield {**asdict(offer), **bands, "source": source}
 
 
 def _band(label: str) -> Band:

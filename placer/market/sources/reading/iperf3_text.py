@@ -10,7 +10,7 @@ from typing import Any
 
 from placer.files.json_text import parse_json
 
-_POWERS = ("", "K", "M", "G", "T")
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _RATE = re.compile(
     r"^\[\s*(SUM|\d+)\](?:\[[TR]X-[CS]\])?.*?([\d.]+) ([KMGT]?)(bits|Bytes)/sec.*\breceiver\s*$",
     re.MULTILINE,
@@ -53,7 +53,11 @@ def _of_text(text: str) -> dict[str, Any]:
         return {"error": failed[1]}
     if "[TX-C]" in text or "[RX-C]" in text:
         return {"error": "text of a run with --bidir: write it with --json"}
-    rates = [(name, float(rate) * _bits(*unit)) for name, rate, *unit in _RATE.findall(text)]
+    rates: list[tuple[str, float]] = []
+    for name, rate, power, unit in _RATE.findall(text):
+        # iperf3 counts bits by 1,000 and bytes (-f M) by 1,024.
+        each = 8 * 1024.0 ** _POWERS[power] if unit == "Bytes" else 1000.0 ** _POWERS[power]
+        rates.append((name, float(rate) * each))
     sums = [rate for name, rate in rates if name == "SUM"] or [rate for _, rate in rates]
     if not sums:
         return {}
@@ -68,9 +72,3 @@ def _of_text(text: str) -> dict[str, Any]:
         },
         "end": {"sum_received": {"bits_per_second": sums[-1]}},
     }
-
-
-def _bits(power: str, unit: str) -> float:
-    """Return the bits of a unit: iperf3 counts bits by 1,000 and bytes (-f M) by 1,024."""
-    exponent = _POWERS.index(power)
-    return 8 * 1024.0**exponent if unit == "Bytes" else 1000.0**exponent

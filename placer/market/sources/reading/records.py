@@ -88,7 +88,10 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
             tally.refuse(where, f"{len(cells)} cells instead of {len(header)}")
         else:
             rows.append((where, dict(zip(header, map(str.strip, cells), strict=True))))
-    if mapping.kind == "links" and _is_matrix(header, rows):
+    below = {row[header[0]] for _, row in rows}
+    # A matrix has places for names: they have a provider, or stand below, too.
+    is_matrix = "/" in header[-1] or (len(header) > 2 and {*header[1:]} == below)
+    if mapping.kind == "links" and is_matrix:
         header, rows = _unpivoted(header, rows)
     # A program that writes a file to its end leaves the end of the last line.
     cut_off = bool(where) and not text.endswith(("\n", "\r"))
@@ -206,12 +209,6 @@ def _flat(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
             yield from _flat(value, f"{before}{name}.")
         elif not isinstance(value, list):
             yield f"{before}{name}", as_text(value)
-
-
-def _is_matrix(names: Sequence[str], rows: Sequence[tuple[str, Record]]) -> bool:
-    """Tell whether the names of columns are places: they have a provider, or stand below, too."""
-    below = {row[names[0]] for _, row in rows}
-    return "/" in names[-1] or (len(names) > 2 and {*names[1:]} == below)
 
 
 def _unpivoted(
