@@ -116,7 +116,12 @@ def import_command(kind: str, **options: Unpack[Options]) -> None:
 
 def _rows(kind: str, book: Catalog, options: Options) -> None:
     name = check_book_name(options["name"], catalog_names())
-    found = _log(book, options) if kind == "log" else _advice(kind, book, options)
+    if kind == "log":
+        found = _log(book, options)
+    else:
+        asked = _asked(kind, book, options)
+        document, origin = _answer(kind, asked, options)
+        found = answer_harvest(kind, document, asked, book, origin)
     words = [f"{len(rows):,} rows of {file}" for file, rows in found.rows.items()]
     if not any(found.rows.values()):
         say_rest(found.left_out, found.notes)
@@ -142,12 +147,6 @@ def _log(book: Catalog, options: Options) -> Harvest:
     log = read_launch_log(path, options["machines"])
     origin = read_document(str(path)).origin
     return launches_harvest(log, options["provider"], machine.gpu, book, origin)
-
-
-def _advice(kind: str, book: Catalog, options: Options) -> Harvest:
-    asked = _asked(kind, book, options)
-    document, origin = _answer(kind, asked, options)
-    return answer_harvest(kind, document, asked, book, origin)
 
 
 def _asked(kind: str, book: Catalog, options: Options) -> Asked:

@@ -31,7 +31,7 @@ from placer.market.books.layers import (
     digest_of,
     find_layer,
 )
-from placer.market.capacity_table import CapacityRow, class_rows
+from placer.market.capacity_table import class_rows
 from placer.market.catalog import FREE, TABLES, Catalog, VmOffer
 from placer.market.checks.agreement import Located, check_book
 from placer.market.table import Column, Table
@@ -249,7 +249,9 @@ def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
                 f"lay it over a whole book: --catalog default --catalog {stack[-1].name}; "
                 f"catalogs/columns.csv lists the columns of {file}",
             )
-    tables["capacity"] = _with_classes(tables["capacity"])
+    columns = key_columns("capacity.csv")
+    capacity = (*class_rows(), *tables["capacity"])  # the class rows lie below those of books
+    tables["capacity"] = {tuple(getattr(r, c) for c in columns): r for r in capacity}.values()
     catalog = Catalog.of_tables(name, digest, tables)
     check_book(located, catalog.regions, catalog.gpus)
     return catalog
@@ -282,13 +284,6 @@ def _offers_by_column(stack: Sequence[Layer]) -> tuple[Table[VmOffer], list[Loca
         odd[table.groups(names).first] = True
     rows = odd.nonzero()[0].tolist()
     return table, [(f"{files[0].path}:{lines[row]}", table[row]) for row in rows]
-
-
-def _with_classes(rows: Sequence[CapacityRow]) -> list[CapacityRow]:
-    """Lay the rows of books over the class rows that come with placer."""
-    columns = key_columns("capacity.csv")
-    keyed = {tuple(getattr(row, c) for c in columns): row for row in (*class_rows(), *rows)}
-    return [*keyed.values()]
 
 
 def _parsed(file: str, found: LayerFile) -> list[Located]:

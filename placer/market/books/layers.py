@@ -204,10 +204,8 @@ def default_words() -> tuple[str, ...]:
 def pinned() -> tuple[tuple[str, str], ...]:
     """Return name and digest of each pinned book, the lowest first; empty if none is."""
     path = pin_file()
-    return tuple(_read_pin(path)) if path.is_file() else ()
-
-
-def _read_pin(path: Path) -> list[tuple[str, str]]:
+    if not path.is_file():
+        return ()
     try:
         document = parse_json(bounded(path, "remove it"))
         if document["schema"] != PIN_SCHEMA:
@@ -218,4 +216,4 @@ def _read_pin(path: Path) -> list[tuple[str, str]]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         tip = "remove it, or write it again with 'placer catalog pin NAME...'"
         raise PlacerError(f"'{path}' is not a pin file of placer", tip) from None
-    return pins
+    return tuple(pins)

@@ -196,8 +196,15 @@ class Network:
     def link(self, src: str, dst: str) -> Link:
         """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated."""
         link = self._links.get((src, dst))
-        if link is None:
-            link = self._links[src, dst] = self._find(src, dst)
+        if link is not None:
+            return link
+        self._at(src), self._at(dst)
+        row, basis, source = self._measured.get((src, dst)), "estimated", MODEL
+        if row is not None and row.gbps_one_stream is None:
+            source = f"{row.source}; one stream: window / rtt"
+        elif row is not None:
+            basis, source = row.basis, row.source
+        link = self._links[src, dst] = _link(self._grid, src, dst, basis, source)
         return link
 
     def machine_bytes_per_s(self, place: str, machines: int = 1) -> float:
@@ -245,15 +252,6 @@ class Network:
     def estimated_link(self, src: str, dst: str) -> Link:
         """Estimate the link from ``src`` to ``dst``, whatever the book has measured."""
         return _link(LinkGrid(self._catalog, src, dst), src, dst, "estimated", MODEL)
-
-    def _find(self, src: str, dst: str) -> Link:
-        self._at(src), self._at(dst)
-        row, basis, source = self._measured.get((src, dst)), "estimated", MODEL
-        if row is not None and row.gbps_one_stream is None:
-            source = f"{row.source}; one stream: window / rtt"
-        elif row is not None:
-            basis, source = row.basis, row.source
-        return _link(self._grid, src, dst, basis, source)
 
 
 def _link(grid: LinkGrid, src: str, dst: str, basis: str, source: str) -> Link:

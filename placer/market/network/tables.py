@@ -19,7 +19,6 @@ from placer.units import GIB
 GBPS = 1e9 / 8  # Bytes per second of 1 Gb/s
 Tiers = tuple[EgressPrice, ...]  # All volume tiers of one price, lowest mark first
 NONE = -1  # Number of the tiers of a pair without a price
-KEPT_PAIRS = 16  # Sets of regions whose ways to each other are kept
 
 
 def streams_bytes_per_s(
@@ -47,10 +46,8 @@ def _cards_bytes_per_s(catalog: Catalog, places: Sequence[str]) -> Array:
     return np.where(np.isnan(most), math.inf, most * GBPS)
 
 
-@lru_cache(maxsize=KEPT_PAIRS)
-def _pairs(regions: tuple[Region, ...]) -> Pairs:
-    """Return what regions alone decide: many books differ in what is measured between them."""
-    return Pairs(regions)
+_pairs = lru_cache(maxsize=16)(Pairs)
+"""What regions alone decide is kept: many books differ in what is measured between them."""
 
 
 class LinkGrid:
@@ -70,7 +67,12 @@ class LinkGrid:
         self._speeds: dict[tuple[int, int], Array] = {}
         pairs = _pairs(regions)
         cards = _cards_bytes_per_s(catalog, [region.place for region in regions])
-        rows = [] if ends else self._rows(catalog)
+        last = {} if ends else {(row.src, row.dst): row for row in catalog.links}
+        rows = [
+            ((self.index[src], self.index[dst]), row)
+            for (src, dst), row in last.items()
+            if src in self.index and dst in self.index
+        ]
         self.rtt_s: Array = pairs.rtt_s.copy()
         for at, row in rows:
             if row.rtt_ms is not None:
@@ -111,15 +113,6 @@ class LinkGrid:
                 pairs * self.one, pairs * self.cap, each, np.minimum, np.maximum
             )
         return known
-
-    def _rows(self, catalog: Catalog) -> list[tuple[tuple[int, int], MeasuredLink]]:
-        """List the measured rows with their cells; the last row of a pair counts."""
-        last = {(row.src, row.dst): row for row in catalog.links}
-        return [
-            ((self.index[src], self.index[dst]), row)
-            for (src, dst), row in last.items()
-            if src in self.index and dst in self.index
-        ]
 
 
 def first_paid(tiers: Sequence[EgressPrice]) -> EgressPrice:

@@ -61,20 +61,17 @@ def read_charges(path: str, cost: str) -> list[Charge]:
     ``cost``: one of `COSTS`. Raise `PlacerError` that names the line, column and cell if a charge
     has no such cost, no time, or a currency without a rate.
     """
-    mapping, tally = _mapping(), Tally(skip_bad=False, may_skip=False)
+    charges, prices = shipped_mapping("focus-charges"), shipped_mapping("focus")
+    # Machines and markets are called as in a bill's prices.
+    fields = {**{name: prices.fields[name] for name in SHARED}, **charges.fields}
+    mapping = replace(charges, fields=fields, values=prices.values)
+    tally = Tally(skip_bad=False, may_skip=False)
     records = read_records(read_document(path), mapping, tally)
     if COLUMNS[cost] not in records.names:
         there = [name for name, column in COLUMNS.items() if column in records.names]
         tip = f"name one that it has: {' or '.join(f'--cost {name}' for name in there)}"
         raise PlacerError(f"'{path}' has no column {COLUMNS[cost]}", tip)
     return list(_charges(records, mapping, tally, cost))
-
-
-def _mapping() -> SourceMap:
-    """Return how charges are read, with what machines and markets are called in a bill's prices."""
-    charges, prices = shipped_mapping("focus-charges"), shipped_mapping("focus")
-    shared = {name: prices.fields[name] for name in SHARED}
-    return replace(charges, fields={**shared, **charges.fields}, values=prices.values)
 
 
 def _charges(records: Records, mapping: SourceMap, tally: Tally, cost: str) -> Iterator[Charge]:

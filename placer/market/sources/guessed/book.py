@@ -156,8 +156,10 @@ def harvest_of(
         tally,
         replace(known, regions={*known.regions, *here}),
     )
-    if found.about:
-        tally.words += _sizes_of_hosts(offers)
+    machines = Counter(str(one.row["instance_type"]).rpartition("_")[2] for one in offers)
+    if found.about and (several := sum(count > 1 for count in machines.values())):
+        words = f"{counted(several, 'host')} with several sizes: one size can be rented at a time"
+        tally.words.append(words)
     egress, words = _egress(reader, provider, book)
     links = _hosts_apart(regions, provider, found.day) if found.about else []
     tally.words.append(words)
@@ -438,14 +440,6 @@ def _egress(reader: _Reader, provider: str, book: Catalog) -> tuple[list[Row], s
     each = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
     tip = "" if guess is not None else "; --columns egress=0.01 says what it is in USD per GB"
     return rows, f"egress: {each} USD per GiB, {rows[0]['source']}{tip}"
-
-
-def _sizes_of_hosts(offers: Sequence[Found]) -> list[str]:
-    """Say that one host is offered in several sizes, where one is."""
-    machines = Counter(str(one.row["instance_type"]).rpartition("_")[2] for one in offers)
-    several = sum(count > 1 for count in machines.values())
-    words = f"{counted(several, 'host')} with several sizes: one size can be rented at a time"
-    return [words] * bool(several)
 
 
 def _hosts_apart(regions: Sequence[Row], provider: str, day: str) -> list[Row]:

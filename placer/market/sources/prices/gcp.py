@@ -117,7 +117,11 @@ def _prices(skus: Sequence[Mapping[str, Any]], scope: Scope, tally: Tally) -> Pr
     """Return the prices of parts by region and market; of two prices of one part the newer."""
     prices: Prices = {}
     for _, row, _ in shipped_rows("gcp", {"skus": skus}, SOURCE, tally):
-        name, market, price = str(row["part"]), str(row["market"]), _hourly(row)
+        name, market, unit = str(row["part"]), str(row["market"]), str(row["unit"])
+        by_gib = name.endswith(("Ram", "SSD"))
+        # A part of another unit than such a part has is no price.
+        hours = UNITS.get(unit, math.nan) if by_gib == unit.startswith("GiBy.") else math.nan
+        price = float(row["usd_per_unit"] or 0) / hours, str(row["since"] or "")
         for region in str(row["regions"]).split():
             if scope.knows(region):
                 before = prices.setdefault((name, region, market), price)
@@ -126,14 +130,6 @@ def _prices(skus: Sequence[Mapping[str, Any]], scope: Scope, tally: Tally) -> Pr
                 place = f"gcp/{region[:40]}"
                 tally.leave_out(f"part in a region that the shipped book does not know: {place}")
     return _without_slips(prices, tally)
-
-
-def _hourly(row: Row) -> tuple[float, str]:
-    """Return the price for an hour, NaN where it has another unit than such a part, and its day."""
-    by_gib = str(row["part"]).endswith(("Ram", "SSD"))
-    hours = UNITS.get(str(row["unit"]), math.nan)
-    fits = by_gib == str(row["unit"]).startswith("GiBy.")
-    return float(row["usd_per_unit"] or 0) / hours if fits else math.nan, str(row["since"] or "")
 
 
 def _without_slips(prices: Prices, tally: Tally) -> Prices:
