@@ -18,7 +18,6 @@ from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
 
 if TYPE_CHECKING:
     from placer.advice.policy.watch import Change
-    from placer.documents.schemas.worlds import Action
 
 SHOW = """\b
 Examples:
@@ -190,14 +189,13 @@ def watch_command(manifest: str, feed: str, *, as_json: Json, **words: Any) -> N
 
 def change_line(change: Change) -> str:
     """Say what a tick changes, each action with its cost, and how the job stands."""
-    done = "; ".join(map(_action_words, change.actions)) or "all stays"
+    actions = []
+    for one in change.actions:
+        where = one.place if one.from_ is None else f"{one.from_} -> {one.place}"
+        cost = f" ({format_usd(one.usd)})" if one.usd else ""
+        actions.append(f"{one.action} {one.machines} {where}{cost}")
+    done = "; ".join(actions) or "all stays"
     return f"{change.utc[:16].replace('T', ' ')}  {done}  |  {_standing(change)}"
-
-
-def _action_words(action: Action) -> str:
-    where = action.place if action.from_ is None else f"{action.from_} -> {action.place}"
-    cost = f" ({format_usd(action.usd)})" if action.usd else ""
-    return f"{action.action} {action.machines} {where}{cost}"
 
 
 def _standing(change: Change) -> str:

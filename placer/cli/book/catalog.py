@@ -164,7 +164,7 @@ def pin_command(names: tuple[str, ...] = (), *, clear: bool = False, as_json: Js
     clear: Use the default book again.
     """
     from placer.market.books.book_reader import load_catalog
-    from placer.market.books.layers import pin_document, pin_file, pinned
+    from placer.market.books.layers import PIN_SCHEMA, pin_document, pin_file, pinned
 
     if names and clear:
         raise PlacerError(
@@ -187,12 +187,8 @@ def pin_command(names: tuple[str, ...] = (), *, clear: bool = False, as_json: Js
         ) from None
     pins = pinned()
     if as_json:
-        print_json(
-            {
-                "schema": "placer.pin/v1",
-                "catalogs": [{"name": name, "digest": digest} for name, digest in pins],
-            }
-        )
+        catalogs = [{"name": name, "digest": digest} for name, digest in pins]
+        print_json({"schema": PIN_SCHEMA, "catalogs": catalogs})
         return
     click.echo(
         "pinned: " + ", ".join(f"{name} ({digest})" for name, digest in pins)
@@ -237,14 +233,8 @@ def skypilot_command(folder: str, *, catalog: Catalog, force: bool = False, as_j
             {"path": str(path), "rows": len(rows), "sources": str(path.with_name(SOURCES))}
             for path, rows in zip(paths, lines.values(), strict=True)
         ]
-        print_json(
-            {
-                "schema": "placer.catalog-export/v1",
-                "catalog": book.name,
-                "files": files,
-                "left_out": tally.reasons(),
-            }
-        )
+        document = {"schema": "placer.catalog-export/v1", "catalog": book.name, "files": files}
+        print_json({**document, "left_out": tally.reasons()})
         return
     for path, rows in zip(paths, lines.values(), strict=True):
         say(f"wrote     {path}: {counted(len(rows), 'row')}")

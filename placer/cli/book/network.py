@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -217,7 +218,12 @@ def _finish(
     """Save a harvest of links unless this is a dry run, and say what it holds."""
     rows = harvest.rows["links.csv"]
     if not rows:
-        raise _nothing(harvest, name)
+        most = max(
+            harvest.left_out.items(), key=itemgetter(1), default=("the source has no row", 0)
+        )
+        left_out = f"{counted(most[1], 'row')} left out: " if most[1] else ""
+        words = f"nothing was found for '{name}': {left_out}{most[0]}"
+        raise SourceError(words, "check the file and --catalog; an old book stays as it was")
     places = {str(row[end]) for row in rows for end in ("src", "dst")}
     counts = [(sum(row[column] is not None for row in rows), words) for column, words in _FIGURES]
     figures = ", ".join(f"{count:,} with {words}" for count, words in counts if count)
@@ -233,15 +239,6 @@ def _finish(
         dry_run=dry_run,
         as_json=as_json,
     )
-
-
-def _nothing(harvest: Harvest, name: str) -> PlacerError:
-    reason, count = max(
-        harvest.left_out.items(), key=lambda item: item[1], default=("the source has no row", 0)
-    )
-    left_out = f"{counted(count, 'row')} left out: " if count else ""
-    words = f"nothing was found for '{name}': {left_out}{reason}"
-    return SourceError(words, "check the file and --catalog; an old book stays as it was")
 
 
 _FIGURES: Sequence[tuple[str, str]] = (

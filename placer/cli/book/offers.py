@@ -39,14 +39,18 @@ def command(
 
     from placer.interface.listings import offers_document, offers_of
     from placer.market.books.book_reader import load_catalog
-    from placer.market.checks.coverage import grouped
+    from placer.market.checks.coverage import GROUPS, grouped
+    from placer.market.words.selection import words
 
     book = load_catalog(catalog)
     offers = offers_of(book, gpu=gpu, places=places, market=market, sort=sort)
     if group_by is None:
         show(offers_document(book, offers, limit), as_json=as_json)
         return
-    keys = _keys(group_by)
+    keys = tuple(dict.fromkeys(words(group_by, "group-by")))
+    for key in keys:
+        if key not in GROUPS:
+            raise unknown("group key", key, GROUPS)
     groups = grouped(offers, book, keys)
     document = {
         "schema": "placer.offer-groups/v1",
@@ -56,14 +60,3 @@ def command(
         "groups": msgspec.to_builtins(groups[:limit]),
     }
     show(document, as_json=as_json)
-
-
-def _keys(group_by: str) -> tuple[str, ...]:
-    from placer.market.checks.coverage import GROUPS
-    from placer.market.words.selection import words
-
-    keys = tuple(dict.fromkeys(words(group_by, "group-by")))
-    for key in keys:
-        if key not in GROUPS:
-            raise unknown("group key", key, GROUPS)
-    return keys

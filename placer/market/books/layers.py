@@ -121,44 +121,37 @@ def _path_of(word: str) -> Path | None:
 def _single(path: Path) -> Layer:
     """Read one CSV file: its header tells which file of a book it is."""
     data = _read(path)
-    kind = path.name if path.name in BOOK_FILES else _kind_of(data)
+    header = set(header_of(data))
+    fit = (file for file in BOOK_FILES if header and not any(_differences(header, file)))
+    kind = path.name if path.name in BOOK_FILES else next(fit, None)
     if kind is None:
         raise PlacerError(
-            f"{path}:1: unknown header{_closest(data)}",
+            f"{path}:1: unknown header{_closest(header)}",
             "catalogs/columns.csv lists the columns of each file of a price book; 'placer catalog "
             "import csv' renames columns",
         )
     return Layer(name=path.stem, files={kind: LayerFile(path=path, data=data)})
 
 
-def _closest(data: bytes) -> str:
+def _differences(header: set[str], file: str) -> tuple[list[str], list[str]]:
+    """Return the columns of a file of a book that a header lacks, and those that it has besides."""
+    known = set(file_columns(file))
+    return sorted(known - optional_columns(file) - header), sorted(header - known)
+
+
+def _closest(header: set[str]) -> str:
     """Name the file of a book that shares most columns with a header, and what it lacks."""
-    header = set(header_of(data))
     shared = {file: len(header & set(file_columns(file))) for file in BOOK_FILES}
     file = max(shared, key=lambda name: shared[name])
     if not shared[file]:
         return ""
-    known = set(file_columns(file))
-    differences = (
-        ("missing", sorted(known - optional_columns(file) - header)),
-        ("unknown", sorted(header - known)),
-    )
     words = "; ".join(
         f"{what}: {', '.join(repr(name)[1:-1] for name in names[:MOST_NAMED])}"
         + (" ..." if len(names) > MOST_NAMED else "")
-        for what, names in differences
+        for what, names in zip(("missing", "unknown"), _differences(header, file), strict=True)
         if names
     )
     return f"; closest is {file}, {words}"
-
-
-def _kind_of(data: bytes) -> str | None:
-    header = set(header_of(data))
-    for file in BOOK_FILES if header else ():
-        known = set(file_columns(file))
-        if header <= known and known - optional_columns(file) <= header:
-            return file
-    return None
 
 
 def _read(path: Path) -> bytes:
