@@ -26,19 +26,13 @@ FIGURES = ("rtt", "one stream", "many streams")  # What is compared
 
 
 class Miss(Struct, frozen=True, kw_only=True):
-    """One figure of the model and the measured one; seconds or bytes per second."""
+    """The relative error of one figure: 0.1 says that the model is 10 % above the measured one."""
 
     src: str
     dst: str
     figure: str
     group: str
-    model: float
-    measured: float
-
-    @property
-    def error(self) -> float:
-        """Relative error: 0.1 says that the model is 10 % above what was measured."""
-        return self.model / self.measured - 1
+    error: float
 
 
 class ErrorGroup(Struct, frozen=True, kw_only=True):
@@ -175,8 +169,8 @@ def _misses(row: MeasuredLink, known: Catalog, network: Network) -> Iterator[Mis
     )
     for name, (model, figure, unit) in zip(FIGURES, figures, strict=True):
         if figure is not None:
-            ends, measured = {"src": row.src, "dst": row.dst}, figure * unit
-            yield Miss(**ends, figure=name, group=group, model=model, measured=measured)
+            error = model / (figure * unit) - 1
+            yield Miss(src=row.src, dst=row.dst, figure=name, group=group, error=error)
 
 
 def _errors(misses: Sequence[Miss]) -> Iterator[ErrorGroup]:
@@ -186,22 +180,22 @@ def _errors(misses: Sequence[Miss]) -> Iterator[ErrorGroup]:
         for miss in misses:
             if miss.figure == figure:
                 groups.setdefault(miss.group, []).append(miss)
-        between = [miss for name, found in groups.items() if name != SAME_REGION for miss in found]
-        ordered = sorted(groups.items(), key=lambda item: (item[0] == SAME_REGION, item[0]))
-        for name, found in [*ordered, *([(ALL, between)] if between else [])]:
-            yield _error_group(figure, name, found)
-
-
-def _error_group(figure: str, group: str, misses: Sequence[Miss]) -> ErrorGroup:
-    sizes = [abs(miss.error) for miss in misses]
-    worst = max(misses, key=lambda miss: abs(miss.error))
-    return ErrorGroup(
-        figure=figure,
-        group=group,
-        links=len(misses),
-        median_error=median(sizes),
-        p90_error=quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0],
-        worst_error=worst.error,
-        worst_src=worst.src,
-        worst_dst=worst.dst,
-    )
+                if miss.group != SAME_REGION:
+                    groups.setdefault(ALL, []).append(miss)
+        order = {SAME_REGION: 1, ALL: 2}
+        for name, found in sorted(
+            groups.items(), key=lambda item: (order.get(item[0], 0), item[0])
+        ):
+            sizes = [abs(miss.error) for miss in found]
+            tenths = quantiles(sizes, n=10, method="inclusive") if len(sizes) > 1 else sizes
+            worst = max(found, key=lambda miss: abs(miss.error))
+            yield ErrorGroup(
+                figure=figure,
+                group=name,
+                links=len(found),
+                median_error=median(sizes),
+                p90_error=tenths[-1],
+                worst_error=worst.error,
+                worst_src=worst.src,
+                worst_dst=worst.dst,
+            )

@@ -208,7 +208,7 @@ def _without_contradictions(
     pairs: Mapping[Pair, list[Reading]], tally: Tally
 ) -> dict[Pair, list[Reading]]:
     """Drop round-trip times that the reverse direction contradicts, and count them."""
-    times = {pair: median(rtts) for pair, runs in pairs.items() if (rtts := _rtts(runs))}
+    times = {pair: median(rtts) for pair, runs in pairs.items() if (rtts := _known(runs, "rtt_ms"))}
     kept_readings = {}
     for (src, dst), runs in pairs.items():
         there, back = times.get((src, dst)), times.get((dst, src))
@@ -217,7 +217,7 @@ def _without_contradictions(
             most_ms = max(CONTRADICTION_MS, (CONTRADICTION - 1) * min(there, back))
             if abs(there - back) > most_ms:
                 words = f"more than {CONTRADICTION:g}x that of the way back, or less"
-                tally.leave_out(f"round-trip time {words}", rows=len(_rtts(runs)))
+                tally.leave_out(f"round-trip time {words}", rows=len(_known(runs, "rtt_ms")))
                 kept = [replace(run, rtt_ms=None) for run in runs if run.bits_per_s is not None]
         if kept:
             kept_readings[src, dst] = kept
@@ -240,11 +240,14 @@ def _row(pair: Pair, runs: Sequence[Reading], tally: Tally) -> Row:
     rated = [run for run in runs if run.bits_per_s is not None]
     one = _without_outliers([run for run in rated if run.streams == 1], tally)
     many = _without_outliers([run for run in rated if run.streams != 1], tally)
-    rtts, speeds, widest = _rtts(runs), _speeds(one), _speeds(many)
+    rtts, speeds, widest = (
+        _known(runs, "rtt_ms"),
+        _known(one, "bits_per_s"),
+        _known(many, "bits_per_s"),
+    )
     # The column asks for as many streams as help: of those that moved most the median counts.
-    best = max((median(_speeds(group)) for group in _by_streams(many)), default=None)
-    lows = [run.low for run in one if run.low is not None]
-    highs = [run.high for run in one if run.high is not None]
+    best = max((median(_known(group, "bits_per_s")) for group in _by_streams(many)), default=None)
+    lows, highs = _known(one, "low"), _known(one, "high")
     spread = len(speeds) > 1
     source = "; ".join(dict.fromkeys(run.source for run in runs))
     if len(widest) > 1:  # which has no column of its own
@@ -268,7 +271,7 @@ def _without_outliers(runs: Iterable[Reading], tally: Tally) -> list[Reading]:
     """Drop runs far from the median of those with as many streams, and count them."""
     kept = []
     for group in _by_streams(runs):
-        middle, good = median(_speeds(group)), group
+        middle, good = median(_known(group, "bits_per_s")), group
         if len(group) >= LEAST_RUNS_FOR_OUTLIERS:
             low, high = middle / OUTLIER, middle * OUTLIER
             good = [run for run in group if low <= (run.bits_per_s or 0) <= high]
@@ -286,12 +289,8 @@ def _by_streams(runs: Iterable[Reading]) -> list[list[Reading]]:
     return list(groups.values())
 
 
-def _speeds(runs: Iterable[Reading]) -> list[float]:
-    return [run.bits_per_s for run in runs if run.bits_per_s is not None]
-
-
-def _rtts(runs: Iterable[Reading]) -> list[float]:
-    return [run.rtt_ms for run in runs if run.rtt_ms is not None]
+def _known(runs: Iterable[Reading], figure: str) -> list[float]:
+    return [value for run in runs if (value := getattr(run, figure)) is not None]
 
 
 def _digits(value: float) -> float:
