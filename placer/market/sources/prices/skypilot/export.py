@@ -22,17 +22,6 @@ from placer.market.sources.prices.skypilot.names import (
     skypilot_device,
 )
 
-COLUMNS = (
-    "InstanceType",
-    "AcceleratorName",
-    "AcceleratorCount",
-    "vCPUs",
-    "MemoryGiB",
-    "GpuInfo",
-    "Price",
-    "SpotPrice",
-    "Region",
-)
 ZONE = "AvailabilityZone"
 HOSTS = "Hosts"
 """Column of placer in gcp's file that SkyPilot ignores: the hosts of devices, or that a machine
@@ -97,8 +86,8 @@ def write_lines(
     known = list(file_columns("offers.csv"))
     files: dict[Path, tuple[Sequence[str], Sequence[Row]]] = {}
     for provider, path in zip(lines, paths, strict=True):
-        zone = [ZONE] if provider in ("aws", "gcp", "runpod") else []
-        columns = [*COLUMNS, *zone, *([HOSTS] if provider == "gcp" else [])]
+        columns = [column for column in lines[provider][0] if column not in (ZONE, HOSTS)]
+        columns += [ZONE] * (provider in ("aws", "gcp", "runpod")) + [HOSTS] * (provider == "gcp")
         files[path.with_name(SOURCES)] = known, sources.get(provider, ())
         files[path] = columns, lines[provider]
     there = [path for path in files if path.exists() or path.is_symlink()]
