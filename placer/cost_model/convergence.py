@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from statistics import fmean
 from msgspec import Struct, convert
 
 from placer.errors import PlacerError
-from placer.market.books.folders import shipped_folder
+from placer.market.books.folders import shipped_records
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange
 from placer.problem.problem import Problem
@@ -229,13 +228,8 @@ def table() -> dict[tuple[str, str], Multiplier]:
     """Return the default table, catalogs/convergence.csv, by factor and setting."""
     return {
         (row["factor"], row["setting"]): convert(row, Multiplier, strict=False)
-        for row in _shipped_rows("convergence.csv")
+        for row in shipped_records("convergence.csv")
     }
-
-
-def _shipped_rows(file: str) -> list[dict[str, str]]:
-    with (shipped_folder("catalogs") / file).open(encoding="utf-8", newline="") as handle:
-        return list(csv.DictReader(handle))
 
 
 PARAMETERS = (35e6, 10e9)
@@ -380,6 +374,6 @@ def _between(at: float, points: Sequence[tuple[float, float]]) -> float:
 def published() -> dict[str, tuple[Loss, ...]]:
     """Return the published losses by strategy."""
     rows: dict[str, tuple[Loss, ...]] = defaultdict(tuple)
-    for row in _shipped_rows("diloco.csv"):
+    for row in shipped_records("diloco.csv"):
         rows[row["strategy"]] += (convert(row, Loss, strict=False),)
     return dict(rows)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from placer.market.books.folders import shipped_catalogs
+from placer.market.books.folders import shipped_records
 
 FIGURES = ("matmul_tflops", "nvlink_gb_per_s", "pcie_gb_per_s")
 """Columns with a figure: TFLOP/s, and GB/s each way."""
@@ -36,9 +35,7 @@ def accelerator_figures(gpu: str) -> Mapping[str, float | None]:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[str, dict[str, float | None]]:
-    path = shipped_catalogs() / "accelerators.csv"
-    with path.open(encoding="utf-8", newline="") as handle:
-        return {
-            row["gpu"]: {name: float(row[name]) if row[name] else None for name in FIGURES}
-            for row in csv.DictReader(handle)
-        }
+    return {
+        row["gpu"]: {name: float(row[name]) if row[name] else None for name in FIGURES}
+        for row in shipped_records("accelerators.csv")
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -10,7 +9,7 @@ from functools import lru_cache
 from msgspec import Struct, convert
 
 from placer.errors import PlacerError
-from placer.market.books.folders import shipped_folder
+from placer.market.books.folders import shipped_records
 from placer.market.catalog import Catalog, VmOffer
 from placer.units import Interval
 
@@ -102,8 +101,7 @@ def figure(factor: str, setting: str) -> PowerFigure:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[tuple[str, str], PowerFigure]:
-    with (shipped_folder("catalogs") / "power.csv").open(encoding="utf-8", newline="") as handle:
-        return {
-            (row["factor"], row["setting"]): convert(row, PowerFigure, strict=False)
-            for row in csv.DictReader(handle)
-        }
+    return {
+        (row["factor"], row["setting"]): convert(row, PowerFigure, strict=False)
+        for row in shipped_records("power.csv")
+    }

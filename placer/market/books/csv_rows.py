@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
-from placer.market.books.folders import shipped_catalogs
+from placer.market.books.folders import shipped_catalogs, shipped_records
 from placer.market.table import Column
 from placer.units import parse_date
 
@@ -192,9 +192,8 @@ _OPTIONAL = "optional:"  # Before a type of columns.csv: the whole column may be
 def _column_types() -> dict[str, dict[str, tuple[str, str]]]:
     """Return the type of each column by file, and whether it is of the key (``yes`` or empty)."""
     types: dict[str, dict[str, tuple[str, str]]] = {}
-    with (shipped_catalogs() / "columns.csv").open(encoding="utf-8", newline="") as handle:
-        for row in csv.DictReader(handle):
-            types.setdefault(row["file"], {})[row["column"]] = row["type"], row["key"]
+    for row in shipped_records("columns.csv"):
+        types.setdefault(row["file"], {})[row["column"]] = row["type"], row["key"]
     return types
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from importlib.util import find_spec
@@ -24,6 +25,12 @@ def shipped_folder(name: str) -> Path:
 def shipped_catalogs() -> Path:
     """Return the folder of the books that come with placer, installed or in a checkout."""
     return shipped_folder("catalogs")
+
+
+def shipped_records(file: str) -> list[dict[str, str]]:
+    """Return the rows of a table beside the books that come with placer, every cell as text."""
+    with (shipped_catalogs() / file).open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
 
 
 def own_books() -> Path:
