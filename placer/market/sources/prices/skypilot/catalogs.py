@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from placer.errors import PlacerError, unknown
 from placer.market.books.csv_rows import file_columns, key_columns, read_numbered_rows, read_rows
 from placer.market.catalog import FREE, Catalog
-from placer.market.sources.harvest import FORMULA, Harvest, Origin, Row, Tally
+from placer.market.sources.harvest import FORMULA, Harvest, Row, Tally
 from placer.market.sources.prices.skypilot.names import (
     ATTACHABLE,
     COMES_WITH_DEVICE,
@@ -54,46 +54,29 @@ def source_rows(book: Catalog, providers: Iterable[str]) -> dict[str, list[Row]]
     columns = list(file_columns("offers.csv"))
     rows: dict[str, list[Row]] = {provider: [] for provider in providers}
     for offer in book.offers:
-        cells = {column: getattr(offer, column) for column in columns}
-        formula = any(isinstance(cell, str) and cell.startswith(FORMULA) for cell in cells.values())
+        cells = [getattr(offer, column) for column in columns]
+        formula = any(isinstance(cell, str) and cell.startswith(FORMULA) for cell in cells)
         if offer.provider in rows and offer.price_basis not in FREE and not formula:
-            exact = {n: repr(cell) for n, cell in cells.items() if isinstance(cell, float)}
-            rows[offer.provider].append({**cells, **exact})
+            exact = (repr(cell) if isinstance(cell, float) else cell for cell in cells)
+            rows[offer.provider].append(dict(zip(columns, exact, strict=True)))
     return rows
 
 
-def read_sources(place: str, most_bytes: int) -> tuple[dict[Key, Row], list[Origin]]:
+def _known_prices(place: str, tally: Tally) -> dict[Key, Row]:
     """Read what lies beside a vms.csv, by the key of the offer; nothing beside a URL."""
     path = Path(place).parent / SOURCES
     if is_url(place) or not path.is_file():
-        return {}, []
-    document = read_document(str(path), most_bytes=most_bytes)
+        return {}
+    document = read_document(str(path), most_bytes=MOST_BYTES)
+    tally.origins.append(document.origin)
     rows = (row for _, row in read_numbered_rows(path, "offers.csv", document.data))
-    return {_key(row): row for row in rows if row["price_basis"] not in FREE}, [document.origin]
-
-
-def with_sources(offers: Sequence[Row], known: Mapping[Key, Row]) -> tuple[list[Row], int]:
-    """Give offers what is known of them, as long as their price is the one that it was said of;
-    return them with the number of those that nothing is known of.
-    """
-    found: list[Row] = []
-    plain, said = 0, [column for column in file_columns("offers.csv") if column not in OWN]
-    for offer in offers:
-        row = known.get(_key(offer))
-        if row is not None and _price(row) == _price(offer):
-            found.append({**offer, **{column: row.get(column) for column in said}})
-        else:
-            found.append(offer)
-            plain += 1
-    return found, plain
+    return {_key(row): row for row in rows if row["price_basis"] not in FREE}
 
 
 def _key(row: Row) -> Key:
-    return tuple(row[column] for column in key_columns("offers.csv"))
-
-
-def _price(row: Row) -> float:
-    return round(float(row["usd_per_hour"] or 0), DIGITS)
+    """Return what tells an offer, and its price: of another one nothing is known."""
+    names = (row[column] for column in key_columns("offers.csv"))
+    return *names, round(float(row["usd_per_hour"] or 0), DIGITS)
 
 
 MOST_BYTES = 64 * 2**20  # Largest vms.csv, unpacked: the largest of SkyPilot's has about 5 MB
@@ -142,9 +125,8 @@ def read_skypilot(
     said: dict[Key, Row] = {}
     for cloud, place in files:
         document = read_document(place, most_bytes=MOST_BYTES, read_seconds=read_seconds)
-        sources, beside = read_sources(place, MOST_BYTES)
-        said |= sources
-        tally.origins += [document.origin, *beside]
+        tally.origins.append(document.origin)
+        said |= _known_prices(place, tally)
         records = read_records(document, mapping, tally)
         if names := unread(records, mapping):
             words = f"their columns that were not read: {', '.join(names[:20])}"
@@ -156,7 +138,13 @@ def read_skypilot(
     offers = book_rows(found, mapping, tally, known)
     if not offers:
         raise tally.nothing()
-    offers, undated = with_sources(offers, said)
+    columns = [column for column in file_columns("offers.csv") if column not in OWN]
+    pairs = [(offer, said.get(_key(offer))) for offer in offers]
+    undated = sum(row is None for _, row in pairs)
+    offers = [
+        offer if row is None else {**offer, **{column: row.get(column) for column in columns}}
+        for offer, row in pairs
+    ]
     there = {path.parent.name for folder in folders for path in Path(folder).glob("*/vms.csv")}
     if strangers := sorted(there - set(PROVIDERS)):
         tally.words.append(f"providers that no book knows were not read: {', '.join(strangers)}")
