@@ -8,7 +8,7 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,7 +85,8 @@ def read_numbered_rows(
             else f"unknown column '{extra[0] if extra else header}'"
         )
         raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
-    parsed = [_Parsed(name, columns[name]) for name in header]
+    # Most cells of a book repeat others.
+    parsed = [lru_cache(maxsize=None)(partial(_parsed, name, columns[name])) for name in header]
     keys = [name for name in key_columns(file) if name in header]
     seen: dict[tuple[Any, ...], int] = {}
     for number, cells in lines:
@@ -95,7 +96,7 @@ def read_numbered_rows(
             words = f"{path}:{number}: {len(cells)} cells instead of {len(header)}"
             raise PlacerError(words, "check the commas of this line")
         try:
-            row = {name: of[cell] for name, of, cell in zip(header, parsed, cells, strict=True)}
+            row = {name: of(cell) for name, of, cell in zip(header, parsed, cells, strict=True)}
         except ValueError as error:
             raise PlacerError(f"{path}:{number}: {error}", "correct this cell") from None
         key = tuple([row[name] for name in keys])
@@ -137,19 +138,11 @@ def read_columns(path: Path, file: str, data: bytes) -> tuple[dict[str, Column],
     return (built, numbers) if whole else None
 
 
-class _Parsed(dict[str, Any]):
-    """Values of the cells of one column by their text: most cells of a book repeat others."""
-
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        super().__init__()
-        self._name, self._parse = name, parse
-
-    def __missing__(self, cell: str) -> Any:
-        try:
-            value = self[cell] = self._parse(cell)
-        except ValueError as error:
-            raise ValueError(f"{self._name} '{cell}' {error}") from None
-        return value
+def _parsed(name: str, parse: Callable[[str], Any], cell: str) -> Any:
+    try:
+        return parse(cell)
+    except ValueError as error:
+        raise ValueError(f"{name} '{cell}' {error}") from None
 
 
 def _numbered() -> defaultdict[str, int]:

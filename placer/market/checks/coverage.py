@@ -274,15 +274,7 @@ def differences(old: Catalog, new: Catalog) -> tuple[Change, ...]:
             and (was := getattr(before[key], name)) != (now := getattr(after[key], name))
         ]
         differences += sorted(changed, key=lambda c: (-c.ratio, c.key, c.field))
-        differences += _only("new", file, after, before)
-        differences += _only("gone", file, before, after)
+        came, went = sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
+        differences += [Change(file=file, kind="new", key=key) for key in came]
+        differences += [Change(file=file, kind="gone", key=key) for key in went]
     return tuple(differences)
-
-
-def _only(
-    kind: Literal["new", "gone"],
-    file: str,
-    here: dict[tuple[str, ...], Any],
-    there: dict[tuple[str, ...], Any],
-) -> list[Change]:
-    return [Change(file=file, kind=kind, key=key) for key in sorted(here.keys() - there.keys())]

@@ -62,7 +62,7 @@ def audit(
     """
     doubts = [
         *_prices(rows["offers.csv"], catalog),
-        *_spot(rows["offers.csv"]),
+        *_spot(rows["offers.csv"], catalog),
         *_contracts(rows["discounts.csv"], catalog),
         *_dates(rows, (today or datetime.now(UTC).date()).isoformat()),
         *_links(rows["links.csv"], catalog),
@@ -80,17 +80,16 @@ def _prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
             yield _error(where, f"{_name(offer)} {text} {middle:g}")
 
 
-def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
+def _spot(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
     """Yield the spot machines dearer than on demand, unless their source has a word on it."""
-    on_demand = {
-        _kind(offer): offer.usd_per_hour for _, offer in offers if offer.market == "on_demand"
-    }
     for where, offer in offers:
-        other = on_demand.get(_kind(offer))
-        if offer.market != "spot" or other is None or offer.price_basis in FREE:
+        kind = offer.place, offer.instance_type, offer.gpu, offer.gpu_count
+        other = catalog.offer(*kind, "on_demand") if offer.market == "spot" else None
+        if other is None or offer.price_basis in FREE:
             continue
-        if offer.usd_per_hour > other and DEARER not in offer.source:
-            text = f"costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
+        if offer.usd_per_hour > other.usd_per_hour and DEARER not in offer.source:
+            prices = f"{offer.usd_per_hour:g} USD/h on spot and {other.usd_per_hour:g}"
+            text = f"costs {prices} on demand"
             yield _warning(where, f"{_name(offer)} {text}")
 
 
@@ -135,10 +134,6 @@ def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
         elif line.multiplier < STEEP:
             text = f"{line.multiplier:g} is {100 * off:.0f} % off; is {off:g} meant?"
             yield _warning(where, f"{what}: {text}")
-
-
-def _kind(offer: VmOffer) -> tuple[str, str, str, int]:
-    return offer.place, offer.instance_type, offer.gpu, offer.gpu_count
 
 
 def _name(offer: VmOffer) -> str:
