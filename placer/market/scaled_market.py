@@ -289,18 +289,12 @@ def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
     provider = {place: region.provider for place, region in catalog.regions.items()}
     if dst == "inter-zone":
         return {(place, place, False) for place in src}
+    ends = [*provider] if dst in SCOPES else _places(dst, catalog)
+    apart = ((a, b) for a in src for b in ends if a != b)
     if dst in SCOPES:
         same = dst == "inter-region"
-        pairs = {
-            (a, b, zone)
-            for a in src
-            for b in provider
-            if a != b and (provider[a] == provider[b]) == same
-            for zone in (True, False)
-        }
-    else:
-        ends = _places(dst, catalog)
-        pairs = {(a, b, zone) for a in src for b in ends if a != b for zone in (True, False)}
+        apart = ((a, b) for a, b in apart if (provider[a] == provider[b]) == same)
+    pairs = {(a, b, zone) for a, b in apart for zone in (True, False)}
     if not pairs:
         tip = "write egress:SRC:inter-zone for bytes inside a region"
         raise PlacerError(f"change '{text}' names no two different places", tip)

@@ -50,13 +50,8 @@ def own_folder(kind: Literal["cache", "config", "data"]) -> Path:
         return Path(home)
     import platformdirs  # not needed where a folder is given
 
-    usual = {
-        "cache": platformdirs.user_cache_path,
-        "config": platformdirs.user_config_path,
-        "data": platformdirs.user_data_path,
-    }
     try:
-        return usual[kind]("placer")
+        return Path(getattr(platformdirs, f"user_{kind}_path")("placer"))
     except RuntimeError:
         return Path(os.devnull) / "placer"
 
