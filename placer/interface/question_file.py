@@ -17,10 +17,9 @@ from placer.files.yaml_text import parse_yaml
 from placer.interface.portfolio import portfolio
 from placer.interface.words import Limits
 from placer.market.sources.harvest import Tally
-from placer.market.sources.reading.expressions import evaluate
 from placer.market.sources.reading.mapped_rows import mapped_rows
 from placer.market.sources.reading.mapping import shipped_mapping, shipped_mappings
-from placer.market.sources.reading.records import parsed_records
+from placer.market.sources.reading.records import is_of, parsed_records
 
 MOST_BYTES = 2**20  # Configurations have some kB
 ENDINGS = (".yaml", ".yml", ".toml", ".json")
@@ -36,7 +35,7 @@ def read_question(path: str) -> tuple[str, dict[str, str]]:
     known = [shipped_mapping(name) for name in shipped_mappings()]
     known = [mapping for mapping in known if mapping.kind == "question"]
     for mapping in known:
-        if not _holds(mapping.known_by, document):
+        if not is_of(document, mapping):
             continue
         tally = Tally(skip_bad=False, may_skip=False)
         rows = mapped_rows(parsed_records(document, mapping, path), mapping, tally, {}, None)
@@ -46,13 +45,6 @@ def read_question(path: str) -> tuple[str, dict[str, str]]:
         }
     tip = f"give {', '.join(mapping.about for mapping in known)}, or the words themselves"
     raise PlacerError(f"'{path}' is of no training software that is known", tip)
-
-
-def _holds(expression: str, document: Mapping[str, Any]) -> bool:
-    try:
-        return bool(evaluate(expression, document))
-    except ValueError:  # a key of the same name that holds something else
-        return False
 
 
 def _parsed(path: str) -> Mapping[str, Any]:

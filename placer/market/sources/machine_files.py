@@ -16,10 +16,9 @@ from placer.files.json_text import parse_json
 from placer.files.yaml_text import parse_yaml
 from placer.market.accelerators import processor_vcpus
 from placer.market.sources.harvest import Tally
-from placer.market.sources.reading.expressions import evaluate
 from placer.market.sources.reading.mapped_rows import known_by_default, mapped_rows
 from placer.market.sources.reading.mapping import shipped_mapping
-from placer.market.sources.reading.records import parsed_records
+from placer.market.sources.reading.records import is_of, parsed_records
 
 MOST_BYTES = 32 * 2**20  # A node of Kubernetes has some 20 kB
 LISTS = ("sinfo", "kubernetes-nodes", "terraform")
@@ -70,13 +69,13 @@ def refuse_known(path: str) -> None:
         raise PlacerError(f"'{path}' is {what}", inside)
     if _pairs(text):
         raise PlacerError(f"'{path}' is what nvidia-smi topo -m prints", inside)
-    if any(_fits(name, _document(text)) for name in LISTS):
+    if any(is_of(_document(text), shipped_mapping(name)) for name in LISTS):
         raise PlacerError(f"'{path}' is a list of nodes", f"give it as --own {path}@PLACE")
 
 
 def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, int]]:
     document = _document(read_file(path, "check the path", MOST_BYTES).decode("utf-8", "replace"))
-    known = next((name for name in LISTS if _fits(name, document)), None)
+    known = next((name for name in LISTS if is_of(document, shipped_mapping(name))), None)
     if known is None and any("NODELIST" in row for row in document or ()):
         words = f"own '{path}' is of sinfo without the column GRES, which names the GPUs"
         raise PlacerError(words, "print it with sinfo -o '%N %D %t %c %m %G'")
@@ -115,13 +114,6 @@ def _nodes(path: str, place: str) -> tuple[list[str], list[str], Mapping[str, in
         for kind, count in alike.items()
     ]
     return words_of, [*assumed], tally.reasons()
-
-
-def _fits(name: str, document: Any) -> bool:
-    try:
-        return bool(evaluate(shipped_mapping(name).known_by, document))
-    except ValueError:
-        return False
 
 
 def _document(text: str) -> Any:

@@ -318,9 +318,16 @@ def fits(document: Document, mapping: SourceMap) -> bool:
             place = document.origin.place
             names = {*_header(_lines(_text(document.data, place), place), place)}
             return bool(mapping.needs) and all(names & {*need.split("|")} for need in mapping.needs)
-        parsed = _parsed_once(document.data) if mapping.known_by else None
-        return parsed is not None and bool(evaluate(mapping.known_by, parsed))
+        return bool(mapping.known_by) and is_of(_parsed_once(document.data), mapping)
     except (PlacerError, ValueError, RecursionError):
+        return False
+
+
+def is_of(parsed: Any, mapping: SourceMap) -> bool:
+    """Tell whether a parsed document has what a mapping is known by."""
+    try:
+        return bool(evaluate(mapping.known_by, parsed))
+    except ValueError:  # a key of the same name that holds something else
         return False
 
 
