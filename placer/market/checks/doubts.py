@@ -37,20 +37,12 @@ def is_slip(price: float, usual: float) -> bool:
     return not usual / ABSURD <= price <= usual * ABSURD
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Finding(Struct, frozen=True):
     """One doubt; ``level`` is error or warning, ``where`` the file and line, or the catalog."""
 
     level: Literal["error", "warning"]
     where: str
     message: str
-
-
-def _error(where: str, message: str) -> Finding:
-    return Finding(level="error", where=where, message=message)
-
-
-def _warning(where: str, message: str) -> Finding:
-    return Finding(level="warning", where=where, message=message)
 
 
 def audit(
@@ -77,7 +69,7 @@ def _prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
         price = offer.usd_per_gpu_hour
         if middle is not None and offer.price_basis not in FREE and is_slip(price, middle):
             text = f"costs {price:g} USD/h for each {offer.gpu}; the median of the catalog is"
-            yield _error(where, f"{_name(offer)} {text} {middle:g}")
+            yield Finding("error", where, f"{_name(offer)} {text} {middle:g}")
 
 
 def _spot(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
@@ -90,7 +82,7 @@ def _spot(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
         if offer.usd_per_hour > other.usd_per_hour and DEARER not in offer.source:
             prices = f"{offer.usd_per_hour:g} USD/h on spot and {other.usd_per_hour:g}"
             text = f"costs {prices} on demand"
-            yield _warning(where, f"{_name(offer)} {text}")
+            yield Finding("warning", where, f"{_name(offer)} {text}")
 
 
 def far_prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
@@ -114,7 +106,7 @@ def far_prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]
     for (place, gpu), machines in found.items():
         where, machine, text = machines[0]
         more = f" and {len(machines) - 1} more" if len(machines) > 1 else ""
-        yield _warning(where, f"{gpu} in {place} ({machine}{more}) {text}")
+        yield Finding("warning", where, f"{gpu} in {place} ({machine}{more}) {text}")
 
 
 def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
@@ -127,13 +119,13 @@ def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
                 "no machine has this discount: it applies to the layers below, and of its "
                 "lines that fit the last counts"
             )
-            yield _warning(where, f"{what}: {text}")
+            yield Finding("warning", where, f"{what}: {text}")
         if off < 0:
             text = f"{line.multiplier:g} raises prices; 0.85 is 15 % off"
-            yield _warning(where, f"{what}: {text}")
+            yield Finding("warning", where, f"{what}: {text}")
         elif line.multiplier < STEEP:
             text = f"{line.multiplier:g} is {100 * off:.0f} % off; is {off:g} meant?"
-            yield _warning(where, f"{what}: {text}")
+            yield Finding("warning", where, f"{what}: {text}")
 
 
 def _name(offer: VmOffer) -> str:
@@ -144,10 +136,10 @@ def _dates(rows: Mapping[str, Sequence[Located]], today: str) -> Iterator[Findin
     for file, found in rows.items():
         for where, row in found:
             if row.as_of > today:
-                yield _error(where, f"as_of {row.as_of} is in the future")
+                yield Finding("error", where, f"as_of {row.as_of} is in the future")
             elif file == "offers.csv" and row.as_of < f"{OLDEST_YEAR}":
                 text = f"as_of {row.as_of} is before {OLDEST_YEAR}: no price of today"
-                yield _error(where, text)
+                yield Finding("error", where, text)
 
 
 def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
@@ -161,7 +153,7 @@ def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
                 f"{link.src} to {link.dst}: {link.rtt_ms:g} ms there and back over {km:,.0f} "
                 f"km; light in fibre takes {least_ms:.1f} ms"
             )
-            yield _error(where, text)
+            yield Finding("error", where, text)
 
 
 def _egress(catalog: Catalog) -> Iterator[Finding]:
@@ -176,7 +168,7 @@ def _egress(catalog: Catalog) -> Iterator[Finding]:
                 missing.append(dst)
         if missing:
             text = f"to {len(missing)} places, such as {missing[0]}; it is never taken as free"
-            yield _error(catalog.name, f"no egress price from {src} {text}")
+            yield Finding("error", catalog.name, f"no egress price from {src} {text}")
 
 
 def covered(book: Catalog) -> dict[str, int]:
@@ -204,10 +196,10 @@ def wrong_dates(rows: Sequence[Located], today: date) -> Iterator[Finding]:
     oldest = (today - timedelta(days=OLD_DAYS)).isoformat()
     for where, row in rows:
         if row.as_of > today.isoformat():
-            yield _error(where, f"as_of {row.as_of} is in the future")
+            yield Finding("error", where, f"as_of {row.as_of} is in the future")
         elif row.region and row.share is not None and row.as_of < oldest:
             text = (
                 f"{row.zone or row.place} {row.device}: as of {row.as_of}, over {OLD_DAYS} days: "
                 "shares of neighbouring weeks differ by 10 points and more"
             )
-            yield _warning(where, text)
+            yield Finding("warning", where, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
@@ -116,7 +116,7 @@ def refresh(
         compared = None
         if before is not None:
             compared = changes(before, everything, scope.regions, scope.gpus)
-        tally.words += [*_failures(failed, kept), *_doubts(book, compared, dry_run)]
+        tally.words += _doubts(book, failed, kept, compared, dry_run)
         harvest = tally.harvest({OFFERS: everything})
         written = None if dry_run else str(save(harvest, book))
     done = Refreshed(
@@ -191,27 +191,24 @@ def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
     return rows
 
 
-def _failures(failed: Mapping[str, str], kept: Sequence[Mapping[str, Any]]) -> list[str]:
-    notes = []
+def _doubts(
+    book: str,
+    failed: Mapping[str, str],
+    kept: Sequence[Mapping[str, Any]],
+    compared: Changes | None,
+    dry_run: bool,
+) -> Iterator[str]:
     for region, why in failed.items():
         days = sorted(str(row["as_of"]) for row in kept if row["region"] == region)
         what = f"{len(days)} old offers of {days[0]} were kept" if days else ""
-        notes.append(f"{region} failed ({why}): {what or 'the book has no offers of it'}")
-    return notes
-
-
-def _doubts(book: str, compared: Changes | None, dry_run: bool) -> list[str]:
-    doubts = []
+        yield f"{region} failed ({why}): {what or 'the book has no offers of it'}"
     if compared is None and book in own_book_names():
-        doubts.append(
-            f"the book '{book}' that was there cannot be read, so nothing is compared with it"
-        )
+        yield f"the book '{book}' that was there cannot be read, so nothing is compared with it"
     if compared is not None and compared.gone > compared.up + compared.down + compared.same:
-        doubts.append(
+        yield (
             "more than half of the old offers are gone: the provider may have answered only in part"
         )
     if not dry_run and any(book == word for word, _ in pinned()):
-        doubts.append(
+        yield (
             f"the book '{book}' is pinned as it was before: pin it again with 'placer catalog pin'"
         )
-    return doubts
