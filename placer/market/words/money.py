@@ -156,15 +156,19 @@ def _times_in(text: str) -> list[tuple[float, str]]:
     return best if len(best) == 1 else []
 
 
+def named_in(words: str, table: str) -> str | None:
+    """Return the first name of a table of price_words.toml whose pattern `plain` words have."""
+    patterns = price_words(table).items()
+    return next((name for name, pattern in patterns if re.search(pattern, words)), None)
+
+
 def part_in(text: str) -> float:
     """Return what one unit of a price is of its currency: 0.01 for cents, 1,000 for thousands.
 
     >>> part_in("ct/h"), part_in("kUSD"), part_in("USD")
     (0.01, 1000.0, 1.0)
     """
-    words = plain(_apart(text))
-    found = (each for each, pattern in price_words("parts").items() if re.search(pattern, words))
-    return float(next(found, 1.0))
+    return float(named_in(plain(_apart(text)), "parts") or 1.0)
 
 
 def each_in(text: str) -> str | None:
@@ -173,9 +177,7 @@ def each_in(text: str) -> str | None:
     >>> [each_in(t) for t in ("Preis je GPU-Stunde", "USD per node", "price")]
     ['gpu', 'machine', None]
     """
-    words = plain(_apart(text))
-    each = price_words("each").items()
-    return next((name for name, pattern in each if re.search(pattern, words)), None)
+    return named_in(plain(_apart(text)), "each")
 
 
 def currency_in(text: str) -> str | None:

@@ -17,6 +17,7 @@ from placer.market.words.money import (
     decimals_of,
     each_in,
     hours_in,
+    named_in,
     number_in,
     plain,
     price_words,
@@ -206,9 +207,7 @@ def market_in(cell: str) -> str | None:
     >>> [market_in(c) for c in ("On-Demand", "Spot", "36 Monate", "Preemptible", "gold")]
     ['on_demand', 'spot', 'commitment', 'spot', None]
     """
-    words = plain(cell)
-    markets = price_words("markets").items()
-    return next((name for name, pattern in markets if re.search(pattern, words)), None)
+    return named_in(plain(cell), "markets")
 
 
 _LOOKS: Mapping[str, Callable[[str], object]] = {
