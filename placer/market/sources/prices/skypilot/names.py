@@ -52,13 +52,19 @@ def placer_device(provider: str, name: str, instance_type: str) -> str:
 
 
 def skypilot_device(provider: str, gpu: str, instance_type: str) -> str:
-    """Return SkyPilot's name of a device, which `placer_device` reads back, else placer's."""
+    """Return SkyPilot's name of a device, which `placer_device` reads back, else placer's.
+
+    >>> skypilot_device("aws", "H200", ""), skypilot_device("runpod", "H200", "")
+    ('H200', 'H200-SXM')
+    """
     from placer.market.sources.reading.mapping import shipped_mapping
 
     if provider == "gcp" and instance_type.startswith("a3-megagpu"):
         return "H100-MEGA"
     devices = shipped_mapping("skypilot").values["gpu"]
-    words = ["H100"] if gpu.startswith("H100") else []
+    # Only RunPod's H200 is called H200-SXM.
+    plain = gpu.startswith("H100") or (gpu == "H200" and provider != "runpod")
+    words = [gpu.partition("-")[0]] if plain else []
     words += [name for name, device in devices.items() if device == gpu and name != "H100-MEGA"]
     return next(
         (name for name in words if placer_device(provider, name, instance_type) == gpu), gpu
@@ -126,7 +132,7 @@ def _whole_machines() -> dict[str, dict[int, list[str]]]:
     for offer in load_catalog("default").offers:
         name = offer.instance_type
         if offer.provider == "gcp" and COMES_WITH_DEVICE.match(name):
-            device = skypilot_device("gcp", offer.gpu, name).removesuffix("-SXM")
+            device = skypilot_device("gcp", offer.gpu, name)
             found = machines.setdefault(device, {}).setdefault(offer.gpu_count, [])
             found += [] if name in found else [name]
     return machines
