@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placer.errors import unknown
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import nn, torch
 from placer.profiler.workload import Workload
-
-if TYPE_CHECKING:
-    import torch
 
 INITIAL_DEVIATION = 0.02
 """Standard deviation of the first embeddings (BERT)."""
@@ -57,8 +54,6 @@ def masked_language_model(shape: Encoder) -> torch.nn.Module:
     are made for every token, as Hugging Face transformers does, not for the hidden ones alone, as
     the first BERT did.
     """
-    torch = load_torch()
-    nn: Any = torch.nn
 
     class MaskedLanguageModel(nn.Module):  # type: ignore[misc]
         """Embeddings, layers, and the head of a masked language model."""
@@ -94,7 +89,6 @@ def _layer(shape: Encoder) -> list[Any]:
     """Build attention and the feed-forward part, each with a shortcut and a layer norm after
     it: 16 tensors.
     """
-    nn: Any = load_torch().nn
     wide = [
         nn.Linear(shape.width, 4 * shape.width),
         nn.GELU(),
@@ -109,7 +103,6 @@ def _layer(shape: Encoder) -> list[Any]:
 
 
 def _attention(shape: Encoder) -> Any:
-    nn: Any = load_torch().nn
 
     class Attention(nn.Module):  # type: ignore[misc]
         """Attention of every token to all tokens of its text."""
@@ -142,7 +135,7 @@ def _of_text(name: str, title: str, shape: Encoder, tokens: int) -> Workload:
         module=masked_language_model(shape),
         batch=lambda samples, device: masked_text(samples, tokens, shape.vocabulary, device),
         loss=cross_entropy,
-        optimizer=lambda parameters: load_torch().optim.AdamW(parameters, lr=1e-4),
+        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-4),
         source=f"builtin {name}",
     )
 
@@ -155,8 +148,6 @@ def word_language_model() -> Workload:
     """Build an LSTM of two layers of 650: 19,780,400 parameters in 11 tensors, 35 words a
     sample.
     """
-    torch = load_torch()
-    nn: Any = torch.nn
     width, dropout = 650, 0.5
 
     class LanguageModel(nn.Module):  # type: ignore[misc]
@@ -196,8 +187,6 @@ edges.
 
 def molecule_network() -> Workload:
     """Build GIN with five layers of 300: 1,885,206 parameters in 71 tensors (OGB's table)."""
-    torch = load_torch()
-    nn: Any = torch.nn
 
     class MoleculeNetwork(nn.Module):  # type: ignore[misc]
         """Atoms, edges and bonds to one logit for each molecule."""
@@ -234,8 +223,6 @@ def molecule_network() -> Workload:
 
 def _message_passing() -> Any:
     """Build one layer: each atom sums what its bonds bring, then a network of two layers."""
-    torch = load_torch()
-    nn: Any = torch.nn
 
     class MessagePassing(nn.Module):  # type: ignore[misc]
         """GINE convolution."""
@@ -266,7 +253,7 @@ def molecules(samples: int, device: torch.device) -> Any:
     ``[26 samples, 9]``, edges ``[2, 56 samples]``, features of bonds ``[56 samples, 3]``, and the
     label ``[samples]`` of each molecule.
     """
-    torch, numbers = load_torch(), generator(device)
+    numbers = generator(device)
 
     def features(rows: int, values: tuple[int, ...]) -> Any:
         columns = [
@@ -296,7 +283,6 @@ def resnet50_like() -> Workload:
 
 def cnn_small() -> Workload:
     """Build ResNet-20 for 32 x 32: 272,474 parameters in 65 tensors, 41 M multiply-adds."""
-    nn: Any = load_torch().nn
     stem = [*convolution(3, 16, 3), nn.ReLU(inplace=True)]
     module = nn.Sequential(
         *stem, *_stages((3, 3, 3), 16, (16, 32, 64), _plain_body), *_head(64, 10)
@@ -312,7 +298,6 @@ def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) ->
     widening: Factor for the inner width of bottlenecks: 2 in Wide ResNet-101-2 (Zagoruyko and
         Komodakis, BMVC 2016).
     """
-    nn: Any = load_torch().nn
     stem = [*convolution(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
     widths = [64 * 2**stage * (4 if bottleneck else 1) for stage in range(4)]
 
@@ -330,19 +315,17 @@ def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) ->
 
 def convolution(before: int, after: int, kernel: int, stride: int = 1) -> list[Any]:
     """Build a convolution without bias and its batch norm: three tensors."""
-    nn: Any = load_torch().nn
     conv = nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False)
     return [conv, nn.BatchNorm2d(after)]
 
 
 def _plain_body(before: int, width: int, stride: int) -> list[Any]:
-    relu = load_torch().nn.ReLU(inplace=True)
+    relu = nn.ReLU(inplace=True)
     return [*convolution(before, width, 3, stride), relu, *convolution(width, width, 3)]
 
 
 def _stages(blocks: Sequence[int], before: int, widths: Sequence[int], body: Any) -> list[Any]:
     """Build the residual blocks; the first of each stage but the first halves the picture."""
-    nn: Any = load_torch().nn
     layers = []
     for stage, (count, width) in enumerate(zip(blocks, widths, strict=True)):
         for block in range(count):
@@ -358,7 +341,6 @@ def _stages(blocks: Sequence[int], before: int, widths: Sequence[int], body: Any
 
 
 def _head(width: int, classes: int) -> list[Any]:
-    nn: Any = load_torch().nn
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
 
 
@@ -372,7 +354,7 @@ def _of_pictures(
         module=module,
         batch=lambda samples, device: images(samples, size, classes, device),
         loss=cross_entropy,
-        optimizer=lambda parameters: load_torch().optim.SGD(
+        optimizer=lambda parameters: torch.optim.SGD(
             parameters, lr=0.1, momentum=0.9, weight_decay=1e-4
         ),
         source=f"builtin {name}",
@@ -381,7 +363,6 @@ def _of_pictures(
 
 def residual(body: Any, shortcut: Any, after: Any) -> torch.nn.Module:
     """Build a module that computes ``after(shortcut(x) + body(x))``."""
-    nn: Any = load_torch().nn
 
     class Residual(nn.Module):  # type: ignore[misc]
         """A body beside a shortcut, and what follows their sum."""
@@ -401,7 +382,7 @@ def cross_entropy(module: Any, batch: Any) -> Any:
     -100 do not count.
     """
     logits, labels = module(batch[0]), batch[1]
-    return load_torch().nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
+    return nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
 
 
 HIDDEN_SHARE = 0.15
@@ -412,12 +393,12 @@ IGNORED = -100
 
 def generator(device: torch.device) -> Any:
     """Return random numbers apart from the program's; None on the meta device."""
-    return None if device.type == "meta" else load_torch().Generator(device=device).manual_seed(0)
+    return None if device.type == "meta" else torch.Generator(device=device).manual_seed(0)
 
 
 def images(samples: int, size: int, classes: int, device: torch.device) -> Any:
     """Draw pictures, ``[samples, 3, size, size]``, and classes, ``[samples]``."""
-    torch, numbers = load_torch(), generator(device)
+    numbers = generator(device)
     pictures = torch.randn(samples, 3, size, size, device=device, generator=numbers)
     return pictures, torch.randint(classes, (samples,), device=device, generator=numbers)
 
@@ -427,7 +408,7 @@ def masked_text(samples: int, tokens: int, vocabulary: int, device: torch.device
     ``[samples, tokens]``; labels are -100 where nothing is hidden. The first token is always
     hidden, so that no batch is without a loss.
     """
-    torch, numbers = load_torch(), generator(device)
+    numbers = generator(device)
     text = torch.randint(1, vocabulary, (samples, tokens), device=device, generator=numbers)
     hidden = torch.rand(samples, tokens, device=device, generator=numbers) < HIDDEN_SHARE
     hidden[:, 0] = True
@@ -436,7 +417,7 @@ def masked_text(samples: int, tokens: int, vocabulary: int, device: torch.device
 
 def running_text(samples: int, tokens: int, vocabulary: int, device: torch.device) -> Any:
     """Draw text and the word after each word, both ``[samples, tokens]``."""
-    text = load_torch().randint(
+    text = torch.randint(
         vocabulary, (samples, tokens + 1), device=device, generator=generator(device)
     )
     return text[:, :-1], text[:, 1:]

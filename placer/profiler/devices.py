@@ -19,7 +19,7 @@ from placer.market.accelerators import processor_name
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Gpu
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import torch
 from placer.units import GIB, counted
 from placer.workload.measurement import PRECISIONS
 
@@ -153,7 +153,7 @@ def choose_device(name: str | None) -> Any:
     """Find a device: the one named, else the first GPU, else the CPU. Raises `PlacerError` if it is
     not there.
     """
-    torch, known = load_torch(), "known: cpu, cuda:0, cuda:1 ..., mps"
+    known = "known: cpu, cuda:0, cuda:1 ..., mps"
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if name is None:
         return torch.device("cuda:0" if cuda else "mps" if mps else "cpu")
@@ -182,7 +182,6 @@ def facts(device: Any, threads: int | None = None) -> DeviceFacts:
 
     threads: That PyTorch was asked to use; None: its own choice, which is the whole processor.
     """
-    torch = load_torch()
     name, gpu, driver = cpu_name(), device.type, GpuDriver()
     if device.type == "cpu":
         gpu = processor_name(min(threads or cpus_here(), cpus_here()))
@@ -205,7 +204,7 @@ def facts(device: Any, threads: int | None = None) -> DeviceFacts:
 
 def has_nvml(device: Any) -> bool:
     """Tell whether a device is an NVIDIA GPU; PyTorch calls those of AMD CUDA devices as well."""
-    return device.type == "cuda" and load_torch().version.cuda is not None
+    return device.type == "cuda" and torch.version.cuda is not None
 
 
 def busy_words() -> str | None:

@@ -16,7 +16,7 @@ from types import NoneType
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.profiler.torch_import import in_one_line, load_torch, one_line
+from placer.profiler.torch_import import in_one_line, one_line, torch
 from placer.profiler.workload import StepFunction, Workload
 from placer.records import replace
 
@@ -178,7 +178,6 @@ ANY_NAME = ("profile", "workload", "make", "build", "main", "model", "train")
 
 def _made(returned: Any, target: str) -> Workload | StepFunction:
     """Read what a function returned."""
-    torch = load_torch()
     file, _, function = target.partition(":")
     name = file.rpartition(".")[2] if function in ANY_NAME else function
     if isinstance(returned, Workload):
@@ -228,7 +227,7 @@ def _check(workload: Workload, target: str) -> None:
         "source": lambda value: value == "" or is_words(value),
         **dict.fromkeys(("batch", "loss", "optimizer"), callable),
         **dict.fromkeys(("target_batch_size", "microbatch"), is_count),
-        "module": lambda value: isinstance(value, load_torch().nn.Module),
+        "module": lambda value: isinstance(value, torch.nn.Module),
         "samples": is_samples,
     }
     for name, ok in right.items():
@@ -259,7 +258,6 @@ def _batch_maker(function: Callable[..., Any]) -> Callable[[int, Any], Any]:
 
 def moved(batch: Any, device: Any) -> Any:
     """Move the tensors of a batch to a device; lists, tuples and mappings are looked into."""
-    torch = load_torch()
     if isinstance(batch, torch.Tensor):
         return batch.to(device)
     if isinstance(batch, Mapping):
@@ -287,4 +285,4 @@ def default_loss(module: Any, batch: Any) -> Any:
 
 def adamw(parameters: Iterable[Any]) -> Any:
     """Build AdamW, the usual optimizer of the family that is trained most."""
-    return load_torch().optim.AdamW(parameters)
+    return torch.optim.AdamW(parameters)

@@ -4,9 +4,11 @@ memory, which is an answer, and everything else, which is its author's.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError, installed, printable
 
@@ -28,6 +30,24 @@ def load_torch() -> ModuleType:
     """Import PyTorch. Raises `PlacerError` if it is not installed."""
     loaded: ModuleType = installed("torch", "placer profile needs PyTorch", "profile")
     return loaded
+
+
+if TYPE_CHECKING:
+    import torch as torch  # noqa: PLC0414 - for other modules
+    from torch import nn as nn  # noqa: PLC0414
+else:
+
+    class _Late:
+        """A module of PyTorch, imported when something in it is asked for."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __getattr__(self, asked: str) -> Any:
+            load_torch()
+            return getattr(sys.modules[self.name], asked)
+
+    torch, nn = _Late("torch"), _Late("torch.nn")
 
 
 class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search for the largest batch
@@ -69,7 +89,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("wrong shape"))
     (True, False)
     """
-    if isinstance(error, (MemoryError, load_torch().cuda.OutOfMemoryError)):
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in WORDS)
 

@@ -9,16 +9,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placer.errors import PlacerError
-from placer.profiler.torch_import import in_one_line, load_torch
+from placer.profiler.torch_import import in_one_line, torch
 from placer.units import counted
 from placer.workload.architecture import Architecture
-
-if TYPE_CHECKING:
-    import torch
-
 
 USUAL_TARGET_BATCH_SIZE = 32_768
 """Samples of an optimizer step where nobody has said: as in the published runs of profiles/."""
@@ -91,7 +87,7 @@ class StepFunction:
 def check_loss(workload: Workload, loss: Any) -> None:
     """Refuse a loss that is no scalar, or that no gradient can be taken of."""
     kind = type(loss).__name__
-    if isinstance(loss, load_torch().Tensor):
+    if isinstance(loss, torch.Tensor):
         if loss.numel() == 1 and loss.requires_grad:
             return
         without = "" if loss.requires_grad else " without a gradient"
@@ -175,7 +171,6 @@ def _elements(tensors: list[Any]) -> int:
 
 def _shape_lazy_parameters(workload: Workload) -> None:
     """Give lazy modules their shapes by a first batch."""
-    torch = load_torch()
     if not any(torch.nn.parameter.is_lazy(p) for p in workload.module.parameters()):
         return
     words = f"model '{workload.name}' fails with {SAMPLES} samples on cpu"
@@ -189,7 +184,6 @@ def twin_on(module: torch.nn.Module, device: torch.device | str) -> torch.nn.Mod
     there, so a parameter that two modules share (tied weights) is shared in the twin, and no second
     copy of the weights is ever made.
     """
-    torch: Any = load_torch()
     known: dict[int, Any] = {}
     for part in module.modules():
         for value in [*part._parameters.values(), *part._buffers.values(), *vars(part).values()]:

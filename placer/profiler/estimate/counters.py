@@ -6,12 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from placer.profiler.torch_import import load_torch
-
-if TYPE_CHECKING:
-    import torch
+from placer.profiler.torch_import import torch
 
 NO_KERNEL = frozenset(
     {
@@ -56,7 +53,6 @@ def flop_counter() -> Any:
     depthwise ones, comes to three times its FLOPs. Each gradient takes as many multiply-adds as the
     forward pass; what fused attention calculates again in backward is left out.
     """
-    torch: Any = load_torch()
     from torch.utils.flop_counter import FlopCounterMode
 
     def convolution(x: Any, w: Any, *rest: Any, out_shape: Any) -> int:
@@ -94,7 +90,6 @@ def traffic_counter(weights: Iterable[torch.Tensor] = ()) -> Any:
     convolutions that are not channels last. ``grouped_flops`` and ``blocked_flops`` are FLOPs of
     convolutions in groups: without and with tensor cores.
     """
-    torch = load_torch()
     own = {_storage(tensor): tensor for tensor in weights}  # held, as in `Kept`
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
@@ -173,7 +168,7 @@ class Kept:
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """Count what autograd saves, as a hook of `torch.autograd.graph.saved_tensors_hooks`."""
-        if tensor.layout is not load_torch().strided:
+        if tensor.layout is not torch.strided:
             return tensor
         key = _storage(tensor)
         if key not in self._seen:
@@ -195,7 +190,7 @@ def _touched_bytes(tensor: torch.Tensor) -> int:
     """Count the bytes of a tensor that are stored: repeated elements (expand) once; of a sparse
     tensor the meta device knows nothing.
     """
-    if tensor.layout is not load_torch().strided:
+    if tensor.layout is not torch.strided:
         return 0
     stored = math.prod(
         size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0
@@ -224,6 +219,6 @@ def _has_tensor_cores(weight: torch.Tensor, groups: int, channels_last: bool) ->
 
 
 def _storage(tensor: torch.Tensor) -> int | None:
-    if tensor.layout is not load_torch().strided:
+    if tensor.layout is not torch.strided:
         return None
     return int(tensor.untyped_storage()._cdata)

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.profiler.estimate.counters import Kept, flop_counter, traffic_counter
 from placer.profiler.estimate.throughput import COUNTED, HALF, Work
-from placer.profiler.torch_import import in_one_line, load_torch
+from placer.profiler.torch_import import in_one_line, torch
 from placer.profiler.workload import check_loss, twin_on
 from placer.records import replace
 
 if TYPE_CHECKING:
-    import torch
-
     from placer.profiler.workload import Workload
 
 
@@ -57,12 +55,11 @@ def as_on_gpu(precision: str = "fp32") -> Any:
     precision: ``fp16`` or ``bf16``: as under `torch.autocast`, which has no meta device; others: no
         casts.
     """
-    torch: Any = load_torch()
     from torch.overrides import TorchFunctionMode
 
     mode: Any = TorchFunctionMode
-    fused = {**_fused_attention(torch), torch.dropout: _dropout}
-    cast = _casts(torch, precision)
+    fused = {**_fused_attention(), torch.dropout: _dropout}
+    cast = _casts(precision)
     functions = [getattr(torch.nn.functional, name) for name in IN_PYTHON.split()]
     inside = {func: _without_checks(func) for func in [*functions, torch.einsum, torch.norm]}
 
@@ -89,14 +86,14 @@ def _without_checks(func: FunctionType) -> FunctionType:
     return copy
 
 
-def _casts(torch: Any, precision: str) -> Callable[..., tuple[Any, Any]]:
+def _casts(precision: str) -> Callable[..., tuple[Any, Any]]:
     """Return what casts the arguments of a function as autocast does; a weight is cast once."""
     from torch.utils._pytree import tree_map
 
     if precision not in ("fp16", "bf16"):
         return lambda func, args, kwargs: (args, kwargs)
     half = torch.float16 if precision == "fp16" else torch.bfloat16
-    low, full = _functions(torch, HALF_NAMES, "linear"), _functions(torch, FULL_NAMES, FULL_LOSSES)
+    low, full = _functions(HALF_NAMES, "linear"), _functions(FULL_NAMES, FULL_LOSSES)
     low |= {torch.nn.functional.scaled_dot_product_attention, torch.Tensor.__rmatmul__}
     low |= {torch.Tensor.__matmul__}
     full |= {torch.Tensor.__pow__}
@@ -121,7 +118,7 @@ def _casts(torch: Any, precision: str) -> Callable[..., tuple[Any, Any]]:
     return cast
 
 
-def _functions(torch: Any, names: str, of_nn: str) -> set[Any]:
+def _functions(names: str, of_nn: str) -> set[Any]:
     """Find functions by their names, as methods of tensors, too; the second in torch._C._nn."""
     places = (torch, torch.Tensor, torch._C._VariableFunctions)
     found = {getattr(place, name, None) for place in places for name in names.split()}
@@ -129,7 +126,7 @@ def _functions(torch: Any, names: str, of_nn: str) -> set[Any]:
     return {func for func in found if func is not None and not isinstance(func, FunctionType)}
 
 
-def _fused_attention(torch: Any) -> Mapping[Any, Any]:
+def _fused_attention() -> Mapping[Any, Any]:
     """Attention that keeps no product of all tokens with all tokens; nothing where it is off."""
     allowed = torch.backends.cuda
     if not (allowed.flash_sdp_enabled() or allowed.mem_efficient_sdp_enabled()):
@@ -171,7 +168,6 @@ def _each_head(part: Any, heads: int) -> Any:
 
 def _dropout(x: Any, p: float = 0.5, train: bool = True) -> Any:
     """Drop elements in one kernel, and keep one byte of each for backward."""
-    torch: Any = load_torch()
     if not train or p in (0.0, 1.0):
         return torch.dropout(x, p, train)
     return torch.ops.aten.native_dropout(x, p, train)[0]
@@ -253,7 +249,6 @@ def count(workload: Workload) -> Counts:
 
 def _pass(workload: Workload, twin: torch.nn.Module, samples: int, precision: str) -> Work:
     """Run forward and backward over some samples."""
-    torch = load_torch()
     half = any(p.element_size() * 2 == FP32_BYTES for p in twin.parameters())
     twin.zero_grad(set_to_none=True)
     kept = Kept([*twin.parameters(), *twin.buffers()])
@@ -296,7 +291,6 @@ def _recurrent(twin: torch.nn.Module, traffic: Any) -> Iterator[list[int]]:
     of them. They are left out, in backward by their share in forward. FLOPs and bytes of the steps
     stay.
     """
-    torch: Any = load_torch()
     fused, before = [0], [0]
 
     def enter(*_: Any) -> None:

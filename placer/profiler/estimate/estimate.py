@@ -24,7 +24,7 @@ from placer.profiler.estimate.throughput import (
     rates_from_work,
     step_times,
 )
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import torch
 from placer.profiler.workload import (
     SAMPLE_SOURCE,
     USUAL_COMPRESSION,
@@ -92,7 +92,6 @@ def optimizer_state(workload: Workload, trainable: int, name: str | None = None)
         words = f"{short}: {counted(STATES[short], 'FP32 figure')} for each trainable parameter"
         size = FP32_BYTES * STATES[short] * trainable
         return OptimizerState(name=short, bytes=size, source=words)
-    torch = load_torch()
     with said_plainly(workload):
         twin = twin_on(workload.module, "meta")
         wanted = [p for p in twin.parameters() if p.requires_grad]
@@ -322,7 +321,7 @@ def estimate(
     samples = given or (USUAL_MICROBATCH if workload.architecture is None else 1)
     if samples < 1:
         raise PlacerError(f"microbatch {samples} is below 1", "give a whole number from 1")
-    meta = load_torch().device("meta")
+    meta = torch.device("meta")
     sizes = gradient_sizes(workload)
     counts = count(workload)
     state = optimizer_state(workload, sizes.trainable, optimizer)

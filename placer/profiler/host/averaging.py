@@ -10,17 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from placer.errors import PlacerError
 from placer.profiler.devices import cpu_name
-from placer.profiler.torch_import import load_torch
-
-if TYPE_CHECKING:
-    import torch
-
+from placer.profiler.torch_import import torch
 
 VALUES = 24_000_000
 """Values of a gradient: 96 MB in FP32, more than a processor's caches hold."""
@@ -56,11 +52,10 @@ def measure_sums(progress: Callable[[float], None] = lambda share: None) -> tupl
     most `MOST_THREADS`, which share the `VALUES` of a gradient. CPU seconds of each thread: what
     else runs on the machine counts little.
     """
-    torch = load_torch()
     counts = sorted({1, min(os.cpu_count() or 1, MOST_THREADS)})
     cases = [(kind, count) for kind in COMPRESSIONS for count in counts]
     points = []
-    with one_thread(torch):
+    with one_thread():
         for done, (kind, count) in enumerate(cases, start=1):
             points.append(_sum_point(kind, count))
             progress(done / len(cases))
@@ -68,7 +63,7 @@ def measure_sums(progress: Callable[[float], None] = lambda share: None) -> tupl
 
 
 @contextmanager
-def one_thread(torch: Any) -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Let PyTorch use one thread for each operation."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -97,7 +92,6 @@ def _sum_point(compression: str, threads: int) -> SumPoint:
 
 def _sums(compression: str, values: int) -> list[float]:
     """Return the CPU seconds of each round in one thread, after a first one that does not count."""
-    torch = load_torch()
     messages = [_encoded(torch.full((values,), 0.01), compression) for _ in range(GRADIENTS)]
     seconds = []
     for _ in range(ROUNDS + 1):
@@ -109,7 +103,6 @@ def _sums(compression: str, values: int) -> list[float]:
 
 def sum_once(messages: Sequence[torch.Tensor], values: int) -> torch.Tensor:
     """Decode and add up gradients of one type, and return the sum in this type."""
-    torch = load_torch()
     total = torch.zeros(values)
     for message in messages:
         total += message.float()
@@ -120,7 +113,7 @@ def _encoded(gradient: torch.Tensor, compression: str) -> torch.Tensor:
     """Return a gradient as it travels: FP16 is clamped to its range."""
     if compression == "none":
         return gradient
-    limits = load_torch().finfo(load_torch().float16)
+    limits = torch.finfo(torch.float16)
     return gradient.clamp(limits.min, limits.max).half()
 
 
@@ -207,18 +200,17 @@ def measure_host(
             "at least two sizes and two tensor counts are needed",
             "give numbers from 1, at least two of each",
         )
-    torch = load_torch()
     cases = [(kind, int(size), int(n)) for kind, size, n in product(COMPRESSIONS, sizes, tensors)]
     rounds: list[dict[tuple[str, int, int], tuple[float, ...]]] = []
     partial = False
     start = time.perf_counter()
     try:
-        with one_thread(torch):
-            average_once(make_gradient(torch, *cases[0]), cases[0][0])
+        with one_thread():
+            average_once(make_gradient(*cases[0]), cases[0][0])
             while len(rounds) < LEAST_ROUNDS or time.perf_counter() - start < seconds:
                 rounds.append({})
                 for i, case in enumerate(cases):
-                    rounds[-1][case] = average_once(make_gradient(torch, *case), case[0])
+                    rounds[-1][case] = average_once(make_gradient(*case), case[0])
                     done = (len(rounds) - 1 + (i + 1) / len(cases)) / LEAST_ROUNDS
                     spent = (time.perf_counter() - start) / seconds if seconds > 0 else 1.0
                     progress(min(done, spent, 1.0))
@@ -272,7 +264,6 @@ def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[flo
 
 def serialise(part: torch.Tensor, compression: str) -> bytes:
     """Serialise as hivemind does: clamped to FP16, converted, copied twice."""
-    torch = load_torch()
     if compression == "fp16":
         limits = torch.finfo(torch.float16)
         part = part.to(torch.float32, copy=True).clamp_(limits.min, limits.max).to(torch.float16)
@@ -283,17 +274,17 @@ def deserialise(message: bytes, compression: str) -> torch.Tensor:
     """Deserialise a message to FP32: copied out of it, as protobuf does, and converted."""
     kind = np.float16 if compression == "fp16" else np.float32
     array = np.frombuffer(message[len(HEADER) :], dtype=kind).astype(np.float32)
-    tensor: torch.Tensor = load_torch().from_numpy(array)
+    tensor: torch.Tensor = torch.from_numpy(array)
     return tensor
 
 
 def mean_of(part: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
     """Compute the running mean of two peers of equal weight."""
-    total: torch.Tensor = load_torch().zeros_like(part)
+    total: torch.Tensor = torch.zeros_like(part)
     return total.add_(part, alpha=1.0).add_(received, alpha=1.0).div_(2.0)
 
 
-def make_gradient(torch: Any, compression: str, size: int, count: int) -> list[torch.Tensor]:
+def make_gradient(compression: str, size: int, count: int) -> list[torch.Tensor]:
     """Build ``count`` equal FP32 tensors that take about ``size`` bytes in messages."""
     elements = max(1, round(size / ELEMENT_BYTES[compression] / count))
     return [torch.full((elements,), 0.01 * (1 + i % 7)) for i in range(count)]

@@ -8,16 +8,13 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from placer.errors import PlacerError, installed
 from placer.profiler.builtin import generator, images, masked_text
-from placer.profiler.torch_import import load_torch, one_line
+from placer.profiler.torch_import import one_line, torch
 from placer.profiler.workload import Workload
 from placer.workload.models.configuration import DIFFUSION, Configuration
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Asked(NamedTuple):
@@ -64,7 +61,7 @@ def _text(asked: Asked) -> Any:
     """Draw tokens: ``[samples, tokens]``."""
     vocabulary = int(asked.config.get_text_config().vocab_size)
     shape, numbers = (asked.samples, asked.tokens), generator(asked.device)
-    return load_torch().randint(1, vocabulary, shape, device=asked.device, generator=numbers)
+    return torch.randint(1, vocabulary, shape, device=asked.device, generator=numbers)
 
 
 def _hidden(asked: Asked) -> dict[str, Any]:
@@ -106,7 +103,7 @@ def _speech(asked: Asked) -> dict[str, Any]:
     """Draw mel spectra, two frames for each position of the encoder (Whisper), and their text."""
     shape = (asked.samples, asked.config.num_mel_bins, 2 * asked.config.max_source_positions)
     numbers = generator(asked.device)
-    spectra = load_torch().randn(shape, device=asked.device, generator=numbers)
+    spectra = torch.randn(shape, device=asked.device, generator=numbers)
     return {"input_features": spectra, "labels": _text(asked)}
 
 
@@ -210,7 +207,7 @@ def diffusion_model(asked: Configuration) -> Workload:
         module=module.float(),
         batch=lambda samples, device: _batch(name, config, samples, device),
         loss=lambda trained, batch: trained(**batch)[0].float().pow(2).mean(),
-        optimizer=lambda parameters: load_torch().optim.AdamW(parameters, lr=1e-4),
+        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-4),
         source=f"hf {asked.file.name}",
     )
 
@@ -224,12 +221,12 @@ def _batch(
     name: str, config: Mapping[str, Any], samples: int, device: torch.device
 ) -> dict[str, Any]:
     """Draw noisy latent pictures, times, and prompts as their encoders would give them."""
-    draw: Callable[..., Any] = lambda *shape: load_torch().randn(*shape, device=device)  # noqa: E731
+    draw: Callable[..., Any] = lambda *shape: torch.randn(*shape, device=device)  # noqa: E731
     width, tokens = _width(config), PROMPT[name]
     prompt = config.get("cross_attention_dim") or config.get("joint_attention_dim")
     prompt = prompt if isinstance(prompt, int) else 768 if prompt is None else prompt[0]
     others: dict[str, Any] = {
-        "timestep": load_torch().ones(samples, device=device),
+        "timestep": torch.ones(samples, device=device),
         "encoder_hidden_states": draw(samples, tokens, prompt),
     }
     pictures = draw(samples, config["in_channels"], width, width)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placer.errors import PlacerError, installed
 from placer.profiler.huggingface.batches import (
@@ -23,15 +23,12 @@ from placer.profiler.huggingface.batches import (
     image_size,
     task_of,
 )
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import load_torch, torch
 from placer.profiler.workload import Workload
 from placer.records import replace
 from placer.workload.architecture import LONGEST_SEQUENCE, Architecture
 from placer.workload.models.configuration import DIFFUSION, Configuration, read_configuration
 from placer.workload.models.configured_decoder import USUAL_TOKENS, configured_decoder
-
-if TYPE_CHECKING:
-    import torch
 
 TIED = "tie_word_embeddings"
 TOKENS = 128
@@ -107,7 +104,6 @@ def _with_flags(transformers: ModuleType, values: Mapping[str, Any]) -> dict[str
 def _workload(
     asked: Configuration, config: Any, task: Task, module: Any, tokens: int | None
 ) -> Workload:
-    torch = load_torch()
     length = _length(asked, config, task, tokens)
     return Workload(
         name=asked.name,
@@ -165,7 +161,7 @@ def _architecture(
     active = total - round(idle * sum(n for name, n in sizes.items() if ".experts." in name))
     head_weight = getattr(module.get_output_embeddings(), "weight", None)
     tied = any(p is head_weight for p in module.get_input_embeddings().parameters())
-    embedding = load_torch().nn.Embedding
+    embedding = torch.nn.Embedding
     looked_up = sum(
         m.weight.numel()
         for m in module.modules()

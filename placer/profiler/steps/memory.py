@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import torch
 
 KIB = 1024
 STATUS = Path("/proc/self/status")
@@ -19,7 +19,6 @@ CGROUP = Path("/sys/fs/cgroup")
 
 def release(device: Any) -> None:
     """Give memory back that nothing uses any more, and start to look for the next peak."""
-    torch = load_torch()
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -34,7 +33,6 @@ def release(device: Any) -> None:
 
 def device_peak_bytes(device: Any) -> int | None:
     """Return the most memory allocated since `release`, on Metal now; None on a CPU."""
-    torch = load_torch()
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     return int(torch.mps.driver_allocated_memory()) if device.type == "mps" else None

@@ -18,7 +18,7 @@ from placer.profiler.steps.training_step import (
     check_precision,
     products,
 )
-from placer.profiler.torch_import import OutOfMemory, load_torch, translate_failures
+from placer.profiler.torch_import import OutOfMemory, torch, translate_failures
 from placer.profiler.workload import StepFunction, Workload
 from placer.records import replace
 from placer.units import format_bytes
@@ -308,7 +308,6 @@ class Session:
 
 def _prepare(device: Any) -> None:
     """Do what PyTorch does once, in some seconds: its first optimizer step loads its compiler."""
-    torch = load_torch()
     if device.type == "cuda":
         torch.cuda.set_device(device)  # events and synchronisation are those of the current device
     torch.manual_seed(SEED)
@@ -346,7 +345,7 @@ def loading_seconds_per_sample(samples: Iterable[Any], seconds: float) -> float 
 
 def samples_in(batch: Any) -> int | None:
     """Count the samples of a batch: the first dimension of its first tensor."""
-    if isinstance(batch, load_torch().Tensor):
+    if isinstance(batch, torch.Tensor):
         return int(batch.shape[0]) if batch.dim() else None
     values = batch.values() if isinstance(batch, Mapping) else batch
     parts = values if isinstance(batch, (Mapping, list, tuple)) else ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
 
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import torch
 from placer.workload.measurement import Point, Seconds
 
 CONFIDENCE = 0.95
@@ -155,7 +155,6 @@ class Step(Protocol):
 
 def stopwatch(device: Any) -> Stopwatch:
     """Choose the clock of a ``torch.device``."""
-    torch = load_torch()
     if device.type == "cuda":
         return Stopwatch(torch.cuda, torch.cuda.Event)
     return Stopwatch(torch.mps, torch.mps.event.Event) if device.type == "mps" else Stopwatch()

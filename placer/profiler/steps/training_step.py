@@ -10,7 +10,7 @@ from typing import Any
 
 from placer.errors import PlacerError, unknown
 from placer.profiler.steps.timing import Marks, Stopwatch
-from placer.profiler.torch_import import load_torch
+from placer.profiler.torch_import import torch
 from placer.profiler.workload import StepFunction, Workload, check_loss
 from placer.workload.measurement import PRECISIONS
 
@@ -35,7 +35,6 @@ def check_precision(precision: str, device: Any) -> None:
 
 
 def _has(precision: str, device: Any) -> bool:
-    torch = load_torch()
     if device.type == "cuda" and precision != "fp16":
         return bool(torch.cuda.get_device_capability(device) >= AMPERE)
     if precision == "tf32":
@@ -55,20 +54,19 @@ def autocast(precision: str, device: Any) -> AbstractContextManager[Any]:
     """Return the context of a forward pass."""
     if precision not in ("fp16", "bf16"):
         return nullcontext()
-    made: AbstractContextManager[Any] = load_torch().autocast(device.type, dtype=_half(precision))
+    made: AbstractContextManager[Any] = torch.autocast(device.type, dtype=_half(precision))
     return made
 
 
 def grad_scaler(precision: str, device: Any) -> Any | None:
     """Return loss scaling, which only fp16 needs; None elsewhere."""
     scales = precision == "fp16" and device.type in ("cuda", "cpu")
-    return load_torch().amp.GradScaler(device.type) if scales else None
+    return torch.amp.GradScaler(device.type) if scales else None
 
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
     """Let fp32 products be TensorFloat-32 for ``tf32`` alone: cuDNN would use it for fp32 too."""
-    torch = load_torch()
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -80,7 +78,6 @@ def products(precision: str) -> Iterator[None]:
 
 
 def _half(precision: str) -> Any:
-    torch = load_torch()
     return torch.float16 if precision == "fp16" else torch.bfloat16
 
 
