@@ -27,7 +27,8 @@ from placer.workload.island.question import (
     no_plan_refusal,
     precision_refusal,
 )
-from placer.workload.island.step import Step, kernel_seconds, step
+from placer.workload.island.stage import kernel_seconds
+from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
     UTILISATION,
     attention_share,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 
 from msgspec import Struct
@@ -10,37 +9,20 @@ from msgspec import Struct
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.divisions import (
-    HOP_LATENCY_S,
-    INTERLEAVED_HOPS,
-    bubble,
-    expert_divisor,
-    expert_seconds,
-    hop_bytes_per_s,
-    stage_hardware,
-)
+from placer.workload.island.divisions import bubble, stage_hardware
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.memory import ELEMENT_BYTES, Memory, sharding_group, stage_parameters
-from placer.workload.island.transformer_speed import PRESSED_SLOWDOWN, attention_share, is_pressed
+from placer.workload.island.memory import Memory
+from placer.workload.island.stage import Stage, kernel_seconds
+from placer.workload.island.transformer_speed import PRESSED_SLOWDOWN, is_pressed
 from placer.workload.island.transports import (
     BACKWARD_TAIL,
     HIDDEN_SHARE,
     Transport,
-    attained_bytes_per_s,
     exposed_seconds,
-    network_seconds,
-    node_seconds,
 )
-from placer.workload.software import software
 
-SHARDED_NODE_SHARE = 0.77
-"""Share of the bandwidth inside a machine that gathers and scatters of single layers attain."""
 UNHIDDEN = 0.2
 """Part of the shorter of calculation and gathers that is not hidden behind the longer."""
-LAYER_LATENCY_S = 50e-6
-"""Seconds by which one gather or scatter of a layer delays a step, for each doubling of devices."""
-COPY_BYTES = 2.0
-"""Of each trained parameter in BF16, which the optimizer writes beside weights in FP32."""
 
 
 class Step(Struct, frozen=True, kw_only=True, dict=True):
@@ -167,174 +149,20 @@ def step(
     )
     if pressed:
         calculation_s *= PRESSED_SLOWDOWN
-    whole, hardware = hardware, stage_hardware(hardware, plan.pipeline)
-    inside, over = _reduction_seconds(
-        architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
-    )
     work_s = kernel_seconds(architecture, plan, microbatches, calculation_s)
-    activations_s = _tensor_seconds(architecture, hardware, plan, microbatches, via)
+    stage = Stage(architecture, hardware, stage_hardware(hardware, plan.pipeline), plan, via)
+    inside, over = stage.reduction_seconds(microbatches, gradient_bytes_per_parameter)
+    activations_s = stage.tensor_seconds(microbatches)
     if plan.pipeline > 1 or plan.context_parallel > 1 or architecture.experts > 1:
-        each = work_s / microbatches
-        activations_s += microbatches * _split_seconds(architecture, whole, plan, each, via)
+        activations_s += microbatches * stage.split_seconds(work_s / microbatches)
     return Step(
         calculation_s=work_s,
-        gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
+        gather_s=microbatches * stage.gather_seconds(),
         reduction_s=inside,
         network_s=max(0.0, over - via.network_latency_s) if joined else over,
         tensor_s=activations_s,
-        latency_s=(
-            _layer_latency_s(architecture, hardware, plan)
-            + _optimizer_seconds(architecture, hardware, plan)
-        ),
+        latency_s=stage.layer_latency_s() + stage.optimizer_seconds(),
         microbatches=microbatches,
         bubble=bubble(plan, microbatches),
         is_pressed=pressed,
     )
-
-
-def _split_seconds(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    calculation_s: float,
-    via: Transport,
-) -> float:
-    """Return the seconds by which stages, experts and divided sequences lengthen a microbatch that
-    takes a stage ``calculation_s``. Forward and backward pass a microbatch on. Divided sequences
-    pass keys and values on, once forward and twice backward, beside attention, which hides most of
-    it.
-    """
-    stage = stage_hardware(hardware, plan.pipeline)
-    element = ELEMENT_BYTES[plan.precision]
-    tokens = plan.microbatch * architecture.sequence_length / plan.context_parallel
-    tokens /= plan.tensor_parallel
-    network = attained_bytes_per_s(stage.network_gbps or 0.0, via)
-    seconds = expert_seconds(architecture, stage, plan, tokens, element, network)
-    if plan.pipeline > 1:
-        over = attained_bytes_per_s(hardware.network_gbps or 0.0, via)
-        rate = hop_bytes_per_s(hardware, over)
-        hop = tokens * element * architecture.width / rate + HOP_LATENCY_S
-        pieces = plan.virtual_stages
-        seconds += 2 * hop * (1.0 if pieces == 1 else INTERLEAVED_HOPS * pieces)
-    if plan.context_parallel > 1:
-        layers = architecture.layers / plan.pipeline
-        kept = 2 * element * tokens * architecture.kv_width
-        passed = 3 * (plan.context_parallel - 1) * kept / (via.node_share * stage.node_bytes_per_s)
-        attention = attention_share(architecture, hardware.gpu, plan) * calculation_s
-        exchanged = layers * passed
-        seconds += exchanged - HIDDEN_SHARE * min(exchanged, attention)
-    return seconds
-
-
-def kernel_seconds(
-    architecture: Architecture, plan: InnerPlan, microbatches: int, calculation_s: float
-) -> float:
-    """Return the seconds of a device's kernels: those that it calculates, and no less than the
-    launches take. Full checkpointing launches forward twice. Kernels of adapters are small, so that
-    launches and calculation hinder each other: their squares add. Never below ``calculation_s``, by
-    which the search for a plan is ended.
-    """
-    runs = software(plan.software, has_adapters=architecture.has_adapters)
-    layers = microbatches * architecture.layers / plan.pipeline
-    if not architecture.has_adapters:
-        passes = 4 / 3 if plan.checkpointing == "full" else 1.0
-        return max(calculation_s, passes * runs.launch_s * layers)
-    adapters = runs.adapters
-    is_quantized = architecture.frozen_bytes_per_parameter < ELEMENT_BYTES[plan.precision]
-    times = adapters.times * (adapters.dequantized if is_quantized else 1.0)
-    return math.hypot(times * calculation_s, adapters.launch_s * layers)
-
-
-def _layer_latency_s(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
-    """Return the delays of gathers and scatters of single layers."""
-    ranks = sharding_group(plan, hardware.gpu_count, hardware.machines)
-    if plan.sharding not in ("zero-3", "hybrid") or ranks == 1:
-        return 0.0
-    return 3 * architecture.layers / plan.pipeline * LAYER_LATENCY_S * math.log2(ranks)
-
-
-def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
-    """Return the seconds in which a device updates its share of the weights over its memory
-    bandwidth: it reads gradients, and reads and writes moments and weights.
-    """
-    runs = software(plan.software)
-    moved = runs.gradient_bytes + 2 * (runs.optimizer_bytes + runs.master_bytes)
-    moved += COPY_BYTES if runs.master_bytes > COPY_BYTES else 0.0
-    group = sharding_group(plan, hardware.gpu_count, hardware.machines)
-    parameters = sum(stage_parameters(architecture, plan.pipeline))
-    trained = architecture.trainable_parameters / architecture.parameters * parameters
-    share = trained / plan.tensor_parallel / group
-    return share * moved / (hardware.gpu.memory_gb_per_s * 1e9)
-
-
-def _gather_seconds(
-    architecture: Architecture, hardware: Hardware, plan: InnerPlan, via: Transport
-) -> float:
-    """Return the seconds in which a microbatch gathers weights twice and scatters the gradients of
-    what is trained once: inside the machines and, for zero-3, over them.
-    """
-    if plan.sharding not in ("zero-3", "hybrid"):
-        return 0.0
-    element = ELEMENT_BYTES[plan.precision]
-    trained = architecture.trainable_parameters / architecture.parameters
-    frozen = min(element, architecture.frozen_bytes_per_parameter)
-    bytes_ = 3 * element * trained + 2 * frozen * (1 - trained)
-    dense, experts = stage_parameters(architecture, plan.pipeline)
-    payload = bytes_ * (dense / plan.tensor_parallel + experts / expert_divisor(plan))
-    ranks = hardware.gpu_count // plan.tensor_parallel
-    share = min(SHARDED_NODE_SHARE, via.node_share)
-    inside = (ranks - 1) / ranks * payload / (share * hardware.node_bytes_per_s)
-    if plan.sharding == "hybrid" or hardware.machines == 1:
-        return inside
-    network = attained_bytes_per_s(hardware.network_gbps or 0.0, via) / plan.tensor_parallel
-    return inside + (hardware.machines - 1) / hardware.machines * payload / network
-
-
-def _reduction_seconds(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    microbatches: int,
-    via: Transport,
-    bytes_per_parameter: float,
-) -> tuple[float, float]:
-    """Return the seconds in which replicas reduce gradients, inside each machine and over the
-    machines: an all-reduce, which zero-1 splits into its halves, of which zero-2 repeats the first
-    for each microbatch.
-    """
-    if plan.sharding == "zero-3":
-        return 0.0, 0.0
-    dense, experts = stage_parameters(architecture, plan.pipeline)
-    machines = max(1.0, plan.expert_parallel / hardware.gpu_count)
-    share = bytes_per_parameter * architecture.trainable_parameters / architecture.parameters
-    payload = share * (dense + experts / machines)
-    over = 0.0
-    if hardware.machines > 1:
-        over = network_seconds(payload, hardware.machines, hardware.network_gbps or 0.0, via)
-    if plan.sharding == "hybrid":
-        return 0.0, over
-    ranks = hardware.gpu_count // plan.tensor_parallel
-    inside = node_seconds(payload / plan.tensor_parallel, ranks, hardware.node_bytes_per_s, via)
-    times = (microbatches + 1) / 2 if plan.sharding == "zero-2" else 1.0
-    return times * inside, times * over
-
-
-def _tensor_seconds(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    microbatches: int,
-    via: Transport,
-) -> float:
-    """Return the seconds of the all-reduces of activations in a tensor parallel group: two in
-    forward and two in backward of each layer, and two more where forward is repeated.
-    """
-    degree = plan.tensor_parallel
-    if degree == 1:
-        return 0.0
-    tokens = plan.microbatch * architecture.sequence_length / plan.context_parallel
-    payload = ELEMENT_BYTES[plan.precision] * tokens * architecture.width
-    layers = architecture.layers / plan.pipeline
-    count = (6 if plan.checkpointing == "full" else 4) * layers * microbatches
-    shown = 1 - software(plan.software).tensor_overlap
-    return shown * count * node_seconds(payload, degree, hardware.node_bytes_per_s, via)
