@@ -55,8 +55,7 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
         check_model(path, head, records)
         speeds = _checked(path, _speeds(rounds, manifest), manifest)
         seconds = round_seconds(rounds, manifest.workers)
-        if seconds is None:
-            return replace(seen, speeds=speeds)
+        assert seconds is not None
         # Without an overlap throughout, some rounds have no exchange and some have two.
         unknown = exchange.overlap and seconds.hidden is None
         return replace(

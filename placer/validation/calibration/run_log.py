@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
@@ -236,18 +236,17 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
             "the other in a file"
         )
         raise PlacerError(f"{path}: no steps of rank {min(missing)}", words)
-    rounds = [
-        r
-        for r in whole_rounds((r for r in records if r["kind"] == "step"), workers, 1)
-        if len(r) == workers
-    ]
-    steady = _steady(rounds[1:], workers)
-    seconds = round_seconds(steady, workers)
-    if seconds is None or len(rounds) <= LEAST_ROUNDS:
+    steps = (r for r in records if r["kind"] == "step")
+    rounds = [r for r in whole_rounds(steps, workers, 1) if len(r) == workers][1:]
+    if len(rounds) < LEAST_ROUNDS:
         raise PlacerError(
-            f"{path}: {max(0, len(rounds) - 1)} rounds of all workers after the first",
+            f"{path}: {len(rounds)} rounds of all workers after the first",
             f"run at least {LEAST_ROUNDS + 1} steps",
         )
+    each = {part: _each_round(rounds, workers, part) for part in ("calculation", "between")}
+    steady = _steady(rounds, each.values())
+    seconds = round_seconds(steady, workers)
+    assert seconds is not None
     return 1, {
         "model": head["model"],
         "workers": ",".join(_spec(group) for group in head["groups"]),
@@ -258,43 +257,40 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
         "compression": head["compression"],
         "streams": head["streams"],
         "question": head.get("question"),
-        "slow_steps": len(rounds[1:]) - len(steady),
-        **_spreads(rounds[1:], workers),
+        "slow_steps": len(rounds) - len(steady),
+        "calculation_spread": _spread(each["calculation"].values()),
+        "exchange_spread": _spread(each["between"].values()),
     }
 
 
-def _steady(rounds: Sequence[Sequence[Record]], workers: int) -> Sequence[Sequence[Record]]:
+def _each_round(rounds: Sequence[Sequence[Record]], workers: int, part: str) -> dict[int, float]:
+    """Return the seconds of a part in each round in which it took any."""
+    each = ((n, round_seconds([records], workers)) for n, records in enumerate(rounds))
+    return {n: seconds for n, one in each if (seconds := getattr(one, part)) > 0}
+
+
+def _steady(
+    rounds: Sequence[Sequence[Record]], parts: Iterable[Mapping[int, float]]
+) -> Sequence[Sequence[Record]]:
     """Leave out rounds in which calculation or exchange took far longer than usual: medians of the
     parts may be of other rounds than that of the whole, so that two such rounds of few would make
     parts that do not sum to it. All rounds, where fewer than half are left.
     """
-    each = [round_seconds([records], workers) for records in rounds]
     slow: set[int] = set()
-    for name in ("calculation", "between"):
-        logs = {
-            number: log(seconds)
-            for number, one in enumerate(each)
-            if one is not None and (seconds := getattr(one, name)) > 0
-        }
-        middle = median(logs.values()) if logs else 0.0
-        deviation = median(abs(value - middle) for value in logs.values()) if logs else 0.0
+    for seconds in filter(None, parts):
+        logs = {number: log(value) for number, value in seconds.items()}
+        middle = median(logs.values())
+        deviation = median(abs(value - middle) for value in logs.values())
         slow |= {n for n, value in logs.items() if z_score(value, middle, deviation) > FAR}
-    return (
-        rounds
-        if 2 * len(slow) > len(rounds)
-        else [records for number, records in enumerate(rounds) if number not in slow]
-    )
+    if 2 * len(slow) > len(rounds):
+        return rounds
+    return [records for number, records in enumerate(rounds) if number not in slow]
 
 
-def _spreads(rounds: Sequence[Sequence[Record]], workers: int) -> dict[str, float]:
+def _spread(seconds: Collection[float]) -> float:
     """Return half of the logarithm between the slowest and fastest twentieth of rounds."""
-    each = [round_seconds([records], workers) for records in rounds]
-    found = {}
-    for name in ("calculation", "between"):
-        seconds = [getattr(one, name) for one in each if one is not None and getattr(one, name) > 0]
-        ends = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else [1.0]
-        found[name] = log(ends[-1] / ends[0]) / 2
-    return {"calculation_spread": found["calculation"], "exchange_spread": found["between"]}
+    ends = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else [1.0]
+    return log(ends[-1] / ends[0]) / 2
 
 
 def is_own_site(head: Record) -> bool:
