@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -221,10 +222,12 @@ class Equations:
 
     def __init__(self, runs: Sequence[MeasuredRun], known: Equations | None = None) -> None:
         self.runs = tuple(runs)
-        self._found: dict[tuple[int, tuple[tuple[Parameter, float], ...]], Array] = (
-            known._found if known else {}
+        self._known: Callable[[MeasuredRun, tuple[tuple[Parameter, float], ...]], Array] = (
+            known._known if known else lru_cache(MOST_KEPT)(_residuals_of)
         )
-        self._touching: dict[tuple[Parameter, int], bool] = known._touching if known else {}
+        self._touches: Callable[[Parameter, MeasuredRun], bool] = (
+            known._touches if known else cache(touches)
+        )
         parts = ((run.calculation_s, run.communication_s) for run in self.runs)
         ends = np.cumsum([0, *(1 + sum(part is not None for part in each) for each in parts)])
         self._of_run = [slice(int(start), int(stop)) for start, stop in pairwise(ends)]
@@ -232,8 +235,7 @@ class Equations:
 
     def without(self, left: Collection[MeasuredRun]) -> Equations:
         """Build the equations of all other runs."""
-        gone = {id(run) for run in left}
-        return Equations([run for run in self.runs if id(run) not in gone], self)
+        return Equations([run for run in self.runs if run not in left], self)
 
     def residuals(self, values: Values) -> Array:
         """Compute the relative errors, run after run."""
@@ -268,19 +270,7 @@ class Equations:
 
     def _residuals(self, run: MeasuredRun, values: Values) -> Array:
         """Compute the residuals of a run, once for each value that it depends on."""
-        near = tuple((p, v) for p, v in values.items() if self._touches(p, run))
-        key = (id(run), near)
-        if key not in self._found:
-            if len(self._found) >= MOST_KEPT:
-                self._found.clear()
-            self._found[key] = _residuals_of(run, dict(near))
-        return self._found[key]
-
-    def _touches(self, parameter: Parameter, run: MeasuredRun) -> bool:
-        key = (parameter, id(run))
-        if key not in self._touching:
-            self._touching[key] = touches(parameter, run)
-        return self._touching[key]
+        return self._known(run, tuple((p, v) for p, v in values.items() if self._touches(p, run)))
 
 
 def touches(parameter: Parameter, run: MeasuredRun) -> bool:
@@ -296,8 +286,8 @@ def touches(parameter: Parameter, run: MeasuredRun) -> bool:
     return parameter.kind in (SCALE, CONSTANT) and not run.alone and parameter.key[0] in run.hosts()
 
 
-def _residuals_of(run: MeasuredRun, values: Values) -> Array:
-    step = run.step(overlay_of(values, (run,)))
+def _residuals_of(run: MeasuredRun, values: Iterable[tuple[Parameter, float]]) -> Array:
+    step = run.step(overlay_of(dict(values), (run,)))
     residuals = [run.step_s / step.total - 1]
     if run.calculation_s is not None:
         residuals.append(run.calculation_s / step.calculation - 1)

@@ -46,7 +46,7 @@ do within 8 %.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MeasuredRun:
     """One measured run; times in seconds, ``line`` of its file. Spreads are half of the logarithm
     between the slowest and fastest twentieth of its rounds; 0 where the run was not logged round by
