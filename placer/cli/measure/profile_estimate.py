@@ -247,21 +247,19 @@ def estimate(target: str | None, words: Mapping[str, Any]) -> None:
 
 def estimate_report(estimate: Estimate) -> Report:
     """Show sizes, memory, what fits where, and how fast it may run."""
+    model, sizes, constants = estimate.workload, estimate.gradients, constants_document()
     gradient = (
-        f"gradient {format_bytes(estimate.gradient_bytes)} in "
-        f"{counted(estimate.gradient_tensors, 'tensor')} (FP32)"
+        f"gradient {format_bytes(sizes.bytes_fp32)} in {counted(sizes.tensors, 'tensor')} (FP32)"
     )
-    constants = constants_document()
     return Report(
-        title=estimate.title,
+        title=model.title,
         subtitle="placer profile --estimate",
-        verdict=f"{estimate.title} ({estimate.name}, {estimate.family})",
+        verdict=f"{model.title} ({model.name}, {model.family})",
         sections=(
             *section(
                 "",
                 text(
-                    f"{estimate.parameters:,} parameters, {estimate.trainable:,} trainable; "
-                    f"{gradient}",
+                    f"{sizes.parameters:,} parameters, {sizes.trainable:,} trainable; {gradient}",
                     f"{_flops(estimate.flops_per_sample)} a sample forward and backward, "
                     f"{estimate.kernels:,.0f} kernels a step; counted on the meta device",
                     *estimate.notes,

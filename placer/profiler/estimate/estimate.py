@@ -29,13 +29,13 @@ from placer.profiler.workload import (
     SAMPLE_SOURCE,
     USUAL_COMPRESSION,
     USUAL_TARGET_BATCH_SIZE,
+    GradientSizes,
     Workload,
     gradient_sizes,
     twin_on,
 )
 from placer.units import GIB, counted
 from placer.version import __version__
-from placer.workload.architecture import Architecture
 from placer.workload.measurement import PRECISIONS
 from placer.workload.models.decoder import language_model
 from placer.workload.profile import ModelProfile, Rate
@@ -190,8 +190,7 @@ scaled; not below 4 GB.
 class Estimate:
     """A model on GPUs that were not measured.
 
-    parameters, trainable, gradient_tensors, gradient_bytes: As `placer.profiler.workload` counts
-        them; bytes in FP32.
+    gradients: As `placer.profiler.workload` counts them.
     flops_per_sample: Forward and backward of one sample, a multiply-add is two.
     memory: Memory of a device by component, at the microbatch.
     fits: Every GPU of the catalog, smallest first.
@@ -201,18 +200,11 @@ class Estimate:
     least_microbatch: Samples at once on the GPUs with the least memory, where nobody said how many.
     """
 
-    name: str
-    title: str
-    family: str
-    source: str
+    workload: Workload
+    gradients: GradientSizes
     precision: str
     optimizer: str
     microbatch: int
-    target_batch_size: int
-    parameters: int
-    trainable: int
-    gradient_tensors: int
-    gradient_bytes: int
     flops_per_sample: float
     kernels: float
     memory: tuple[MemoryPart, ...]
@@ -220,10 +212,13 @@ class Estimate:
     rates: tuple[Rate, ...]
     limits: dict[str, str]
     checks: tuple[EstimateCheck, ...]
-    notes: tuple[str, ...]
     least_microbatch: int
-    architecture: Architecture | None = None
-    sample: str | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of the model."""
+        is_language_model = self.workload.architecture is not None
+        return (*self.gradients.notes, *([LANGUAGE_MODEL] if is_language_model else []))
 
     @property
     def device_memory_bytes(self) -> int:
@@ -232,18 +227,18 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``--json`` document; bytes, samples/s and FLOPs."""
-
-        def own(*names: str) -> dict[str, Any]:
-            return {name: getattr(self, name) for name in names}
-
-        constants = constants_document()
+        constants, model, sizes = constants_document(), self.workload, self.gradients
         return {
             "schema": SCHEMA,
             "placer_version": __version__,
-            "model": own("name", "title", "family", "source"),
-            **own("precision", "optimizer", "microbatch", "parameters", "trainable"),
-            "gradient": {"tensors": self.gradient_tensors, "bytes_fp32": self.gradient_bytes},
-            **own("flops_per_sample"),
+            "model": {n: getattr(model, n) for n in ("name", "title", "family", "source")},
+            "precision": self.precision,
+            "optimizer": self.optimizer,
+            "microbatch": self.microbatch,
+            "parameters": sizes.parameters,
+            "trainable": sizes.trainable,
+            "gradient": {"tensors": sizes.tensors, "bytes_fp32": sizes.bytes_fp32},
+            "flops_per_sample": self.flops_per_sample,
             "kernels_per_step": self.kernels,
             "memory": {"bytes": self.device_memory_bytes, "components": to_builtins(self.memory)},
             "fits": to_builtins(self.fits),
@@ -260,35 +255,37 @@ class Estimate:
         GPUs that it fits on; a language model has its dimensions instead. Raises `PlacerError` if
         it fits on none.
         """
-        if self.architecture is not None:
-            source = self.source or self.name
-            return language_model(self.name, self.title, self.architecture, source=source)
+        model, sizes = self.workload, self.gradients
+        source = model.source or model.name
+        if model.architecture is not None:
+            return language_model(model.name, model.title, model.architecture, source=source)
         roomy = {fit.gpu for fit in self.fits if fit.largest_microbatch}
         if not roomy and self.fits:
             size = min(fit.needed_bytes for fit in self.fits) / GIB
             raise PlacerError(
-                f"{self.name} of {self.parameters:,} parameters needs {size:,.0f} GiB on a device, "
-                f"more than any GPU of the book has",
+                f"{model.name} of {sizes.parameters:,} parameters needs {size:,.0f} GiB on a "
+                f"device, more than any GPU of the book has",
                 "only language models are divided: freeze a part of it in a profile of your own",
             )
         smaller = self.microbatch - self.least_microbatch
+        sample = model.sample(torch.device("meta"))
         return ModelProfile(
-            name=self.name,
-            title=self.title,
-            family=self.family,
-            parameters=self.parameters,
-            tensors=self.gradient_tensors,
-            gradient_bytes_fp32=self.gradient_bytes,
-            gradient_source=f"counted on the meta device: {self.source or self.name}",
+            name=model.name,
+            title=model.title,
+            family=model.family,
+            parameters=sizes.parameters,
+            tensors=sizes.tensors,
+            gradient_bytes_fp32=sizes.bytes_fp32,
+            gradient_source=f"counted on the meta device: {source}",
             device_memory_bytes=round(sum(c.bytes - smaller * c.per_sample for c in self.memory)),
-            host_memory_bytes=max(LEAST_HOST_BYTES, HOST_BYTES_PER_PARAMETER * self.parameters),
+            host_memory_bytes=max(LEAST_HOST_BYTES, HOST_BYTES_PER_PARAMETER * sizes.parameters),
             memory_source=f"estimated: {self.least_microbatch} at once in {self.precision}, "
             f"{self.optimizer}; host: 50 bytes per parameter",
             bytes_per_sample=None,
             bytes_per_sample_source=None,
-            sample=self.sample,
-            sample_source=self.sample and SAMPLE_SOURCE,
-            target_batch_size=self.target_batch_size,
+            sample=sample,
+            sample_source=sample and SAMPLE_SOURCE,
+            target_batch_size=model.target_batch_size or USUAL_TARGET_BATCH_SIZE,
             microbatch=self.least_microbatch,
             compression=USUAL_COMPRESSION,
             efficiency=(),
@@ -321,7 +318,6 @@ def estimate(
     samples = given or (USUAL_MICROBATCH if workload.architecture is None else 1)
     if samples < 1:
         raise PlacerError(f"microbatch {samples} is below 1", "give a whole number from 1")
-    meta = torch.device("meta")
     sizes = gradient_sizes(workload)
     counts = count(workload)
     state = optimizer_state(workload, sizes.trainable, optimizer)
@@ -337,18 +333,11 @@ def estimate(
     }
     times = step_times(works[samples], family, catalog, precision)
     return Estimate(
-        name=workload.name,
-        title=workload.title,
-        family=family,
-        source=workload.source,
+        workload=workload,
+        gradients=sizes,
         precision=precision,
         optimizer=state.name,
         microbatch=samples,
-        target_batch_size=workload.target_batch_size or USUAL_TARGET_BATCH_SIZE,
-        parameters=sizes.parameters,
-        trainable=sizes.trainable,
-        gradient_tensors=sizes.tensors,
-        gradient_bytes=sizes.bytes_fp32,
         flops_per_sample=counts.of(samples).flops / samples,
         kernels=works[samples].kernels,
         memory=parts,
@@ -356,12 +345,9 @@ def estimate(
         rates=tuple(rates[name] for name in catalog.gpus if name in rates),
         checks=checks(works[samples], family, catalog, precision, known),
         limits={gpu: time.limit for gpu, time in times.items()},
-        notes=(*sizes.notes, *([LANGUAGE_MODEL] if workload.architecture else [])),
         least_microbatch=min(
             (at_once[fit.gpu] for fit in fitting if fit.largest_microbatch), default=samples
         ),
-        architecture=workload.architecture,
-        sample=workload.sample(meta),
     )
 
 
