@@ -26,8 +26,14 @@ from placer.profiler.measured_profile import (
     with_estimates,
     with_memory,
 )
-from placer.profiler.steps.session import Plan, Progress, Session
-from placer.profiler.workload import SAMPLE_SOURCE, StepFunction, Workload, gradient_sizes
+from placer.profiler.steps.session import Session
+from placer.profiler.workload import (
+    SAMPLE_SOURCE,
+    StepFunction,
+    Workload,
+    gradient_sizes,
+    sizes_of_module,
+)
 from placer.workload.measurement import Measurement
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
@@ -38,25 +44,20 @@ HOST_BYTES = 2 * 2**30
 
 
 @dataclass(kw_only=True)
-class Profiling:
-    """One target on one device: `run` measures, `profile` is what is known so far, whether it ended
-    or not.
+class Profiling(Session):
+    """One target on one device: `run` counts and measures, `profile` is what is known so far,
+    whether it ended or not.
 
     catalog: Names the GPUs for which rates are worked out until one of them is measured.
     """
 
-    subject: Workload | StepFunction
-    plan: Plan
     catalog: Catalog
     command: str
     old: ModelProfile | None = None
     path: str = ""
-    progress: Progress = lambda words: None
     efficiency: list[Efficiency] = field(default_factory=list)
     sizes: Sizes | ModelProfile | None = None
-    notes: list[str] = field(default_factory=list)
     estimate: Estimate | None = None
-    _session: Session | None = None
     _ended: bool = False
     _facts: DeviceFacts | None = None
 
@@ -64,18 +65,16 @@ class Profiling:
         """Count, then measure; what was measured before a `PlacerError` stays."""
         if has_nvml(self.plan.device):
             load_nvml()
-        self._session = Session(subject=self.subject, plan=self.plan, progress=self.progress)
-        self._session.check()
+        self.check()
         busy = busy_words() if self.plan.device.type == "cpu" else None
         self.notes += [busy] if busy else []
         self.progress("counting parameters, gradients and operations")
         self._count()
         if self.estimate is not None:
-            self._session.bytes_per_sample = sum(c.per_sample for c in self.estimate.memory)
-        self._session.run()
+            self.bytes_per_sample = sum(c.per_sample for c in self.estimate.memory)
+        super().run()
         self._ended = True
-        self.notes += dict.fromkeys(self._session.notes)
-        self.notes += [note for findings in self._session.findings for note in findings.notes]
+        self.notes += [note for findings in self.findings for note in findings.notes]
         self.progress("working out rates of other GPUs")
         rows = self._rows()
         self._estimate(main_measurement(rows), known_rates(self.old, measured_rates(rows)))
@@ -87,8 +86,7 @@ class Profiling:
     @property
     def measurements(self) -> tuple[Measurement, ...]:
         """What was measured so far; the precision at work is partial."""
-        session = self._session
-        if session is None or not session.findings:
+        if not self.findings:
             return ()
         if self._facts is None:
             self._facts = facts(self.plan.device, self.plan.threads)
@@ -101,12 +99,12 @@ class Profiling:
                 known,
                 flops_per_sample=flops,
                 peak_flops=None if sheet is None else sheet.peak(findings.precision),
-                loading_seconds_per_sample=session.loading_seconds_per_sample,
+                loading_seconds_per_sample=self.loading_seconds_per_sample,
                 date=today,
                 command=self.command,
-                partial=not self._ended and findings is session.findings[-1],
+                partial=not self._ended and findings is self.findings[-1],
             )
-            for findings in session.findings
+            for findings in self.findings
         ]
         return tuple(row for row in made if row is not None)
 
@@ -168,29 +166,20 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
     """Count the sizes of a model, with memory from its parameters."""
     if isinstance(subject, Workload):
         gradients = gradient_sizes(subject)
-        parameters, tensors, size = gradients.parameters, gradients.tensors, gradients.bytes_fp32
         source = "; ".join(("counted: placer profile", *gradients.notes))
         title, family, sample = subject.title, subject.family, subject.sample(device)
     else:
-        assert subject.module is not None
-        trained = [p.numel() for p in subject.module.parameters() if p.requires_grad]
-        if not trained:
-            raise PlacerError(
-                f"the module of {subject.source} has no trainable parameter",
-                "leave requires_grad of some parameters true",
-            )
-        parameters = sum(p.numel() for p in subject.module.parameters())
-        tensors, size = len(trained), sum(trained) * 4
+        gradients = sizes_of_module(subject.module, f"the module of {subject.source}")
         source = "trainable parameters of the module of a step function x 4"
         title, family, sample = f"step function {subject.source}", "other", None
-    state = STATE_BYTES_PER_PARAMETER * parameters
+    state = STATE_BYTES_PER_PARAMETER * gradients.parameters
     return Sizes(
         name=subject.name,
         title=title,
         family=family,
-        parameters=parameters,
-        tensors=tensors,
-        gradient_bytes_fp32=size,
+        parameters=gradients.parameters,
+        tensors=gradients.tensors,
+        gradient_bytes_fp32=gradients.bytes_fp32,
         gradient_source=source,
         device_memory_bytes=state,
         host_memory_bytes=HOST_BYTES + state,

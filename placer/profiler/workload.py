@@ -134,14 +134,19 @@ def gradient_sizes(workload: Workload) -> GradientSizes:
     `PlacerError` if nothing can be trained, or the first batch of lazy modules fails.
     """
     _shape_lazy_parameters(workload)
-    module = workload.module
+    return sizes_of_module(workload.module, f"model '{workload.name}'")
+
+
+def sizes_of_module(module: Any, words: str) -> GradientSizes:
+    """Count the gradients of a module that some words name. Raises `PlacerError` if nothing can be
+    trained.
+    """
     parameters = list(module.parameters())
     trainable = [p for p in parameters if p.requires_grad]
     frozen = [p for p in parameters if not p.requires_grad]
     if not trainable:
         raise PlacerError(
-            f"model '{workload.name}' has no trainable parameter",
-            "leave requires_grad of some parameters true",
+            f"{words} has no trainable parameter", "leave requires_grad of some parameters true"
         )
     uses = sum(1 for _ in module.named_parameters(remove_duplicate=False)) - len(parameters)
     kinds = sorted({str(p.dtype).removeprefix("torch.") for p in trainable})

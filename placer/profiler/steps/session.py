@@ -255,9 +255,9 @@ class Session:
                 if isinstance(self.subject, StepFunction)
                 else TrainingStep(self.subject, device, precision, size, timing.accumulation)
             )
-            odd = step.check()
-            if odd is not None:
-                self.notes.append(f"{precision}: {odd}")
+            note = f"{precision}: {odd}" if (odd := step.check()) else ""
+            if note and note not in self.notes:
+                self.notes.append(note)
             measure(
                 step,
                 stopwatch(device),
