@@ -83,20 +83,16 @@ def check_target(target: str) -> None:
     if target.startswith("hf:"):
         return
     module_name, function_name = _names(target)
-    spec = None
     try:
         spec = importlib.util.find_spec(module_name)
-        missing, words = spec is None, f"No module named '{module_name}'"
-    except ModuleNotFoundError as error:  # of a package that holds it
-        missing, words = True, one_line(error)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named '{module_name}'")
+    except ModuleNotFoundError as error:  # also of a package that holds it
+        words = f"cannot import {module_name}: {one_line(error)}"
+        raise PlacerError(words, "run placer in the folder that holds it") from None
     except Exception:
         return
-    if missing:
-        raise PlacerError(
-            f"cannot import {module_name}: {words}", "run placer in the folder that holds it"
-        )
-    if spec is not None:
-        check_source(spec, function_name)
+    check_source(spec, function_name)
 
 
 def check_source(spec: ModuleSpec, function_name: str) -> None:
@@ -262,12 +258,8 @@ def moved(batch: Any, device: Any) -> Any:
         return batch.to(device)
     if isinstance(batch, Mapping):
         return {key: moved(value, device) for key, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return (
-            type(batch)(moved(value, device) for value in batch)
-            if type(batch) in (list, tuple)
-            else batch
-        )
+    if type(batch) in (list, tuple):
+        return type(batch)(moved(value, device) for value in batch)
     return batch
 
 

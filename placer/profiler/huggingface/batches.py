@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from placer.errors import PlacerError, installed
+from placer.errors import PlacerError, installed, printable
 from placer.profiler.builtin import generator, images, masked_text
-from placer.profiler.torch_import import one_line, torch
+from placer.profiler.torch_import import torch
 from placer.profiler.workload import Workload
 from placer.workload.models.configuration import DIFFUSION, Configuration
 
@@ -167,6 +169,26 @@ PROMPT = {"UNet2DConditionModel": 77, "SD3Transformer2DModel": 333, "FluxTransfo
 batches."""
 
 
+@contextmanager
+def making(file: Path, library: str, logging: Any) -> Iterator[None]:
+    """Say errors of a library in one line, and keep warnings about configurations off the
+    terminal.
+    """
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    except PlacerError:
+        raise
+    except Exception as error:
+        reason = printable(" ".join(str(error).split()))[:200] or type(error).__name__
+        raise PlacerError(
+            f"{library} cannot make a model of '{file}': {reason}", "correct the configuration"
+        ) from None
+    finally:
+        logging.set_verbosity(before)
+
+
 def diffusion_model(asked: Configuration) -> Workload:
     """Make a workload of the class that the configuration names. Raises `PlacerError` if diffusers
     is missing, has no such class, or cannot make it; or if nobody says what the class takes.
@@ -181,17 +203,8 @@ def diffusion_model(asked: Configuration) -> Workload:
         raise PlacerError(
             f"diffusers {diffusers.__version__} has no model {said}", "correct _class_name"
         )
-    level = diffusers.utils.logging.get_verbosity()
-    diffusers.utils.logging.set_verbosity_error()
-    try:
+    with making(asked.file, "diffusers", diffusers.utils.logging):
         module: Any = made.from_config(dict(asked.values))  # type: ignore[attr-defined]
-    except Exception as error:
-        raise PlacerError(
-            f"diffusers cannot make a model of '{asked.file}': {one_line(error)[:200]}",
-            "correct the configuration",
-        ) from None
-    finally:
-        diffusers.utils.logging.set_verbosity(level)
     if name not in PROMPT:
         count = sum(p.numel() for p in module.parameters())
         raise PlacerError(

@@ -21,6 +21,7 @@ from placer.profiler.huggingface.batches import (
     Task,
     diffusion_model,
     image_size,
+    making,
     task_of,
 )
 from placer.profiler.torch_import import load_torch, torch
@@ -65,7 +66,7 @@ def from_config(path: str | Path, tokens: int | None = None) -> Workload:
     if DIFFUSION in asked.values:
         return diffusion_model(asked)
     transformers = _load_transformers()
-    with _one_line(asked.file, transformers):
+    with making(asked.file, "transformers", transformers.logging):
         config = _config(transformers, asked.values)
         _prepare_for_training(config)
         task, module = _make(transformers, asked, config)
@@ -213,24 +214,6 @@ def _load_transformers() -> ModuleType:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     loaded: ModuleType = installed("transformers", "hf: needs Hugging Face transformers", "hf")
     return loaded
-
-
-@contextmanager
-def _one_line(file: Path, transformers: ModuleType) -> Iterator[None]:
-    """Say errors in one line, and keep warnings about configurations off the terminal."""
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        yield
-    except PlacerError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise PlacerError(
-            f"transformers cannot make a model of '{file}': {reason}", "correct the configuration"
-        ) from None
-    finally:
-        transformers.logging.set_verbosity(before)
 
 
 def _prepare_for_training(config: Any) -> None:
