@@ -9,7 +9,7 @@ from math import fsum
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.documents.schemas.by_hand import Bill, BilledLine, SortedCharges, UnplannedCharges
@@ -26,7 +26,7 @@ UNEVEN = 0.1
 
 class Planned(Struct, frozen=True, kw_only=True):
     """Something that the plan pays for by the hour; ``offer``, ``market`` and ``machines`` are of
-    machines alone.
+    machines alone. ``charges`` are those of the bill that are for it.
     """
 
     component: str
@@ -35,6 +35,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     offer: str = ""
     market: str = ""
     machines: int = 0
+    charges: list[Charge] = field(default_factory=list)
 
     @property
     def what(self) -> str:
@@ -42,6 +43,28 @@ class Planned(Struct, frozen=True, kw_only=True):
         if not self.offer:
             return self.component
         return f"{self.machines} x {self.offer} {_spaced(self.market)}"
+
+    @property
+    def machine_hours(self) -> float | None:
+        """Hours of machines that the bill has for it; None where it names none."""
+        hours = [one.hours for one in self.charges if one.machine and one.hours is not None]
+        return fsum(hours) if hours else None
+
+    def line(self, hours: float) -> BilledLine:
+        """Compare what some hours of it cost with its charges."""
+        predicted = self.usd_per_hour * hours
+        charged = _usd(self.charges) if self.charges else None
+        return BilledLine(
+            component=self.component,
+            what=self.what,
+            place=self.place,
+            charges=len(self.charges),
+            machine_hours=self.machine_hours,
+            predicted_usd=predicted,
+            charged_usd=charged,
+            difference_usd=None if charged is None else charged - predicted,
+            relative_difference=None if charged is None else _relative(charged, predicted),
+        )
 
 
 class Scope(Struct, frozen=True, kw_only=True):
@@ -104,22 +127,21 @@ def bill_document(
     the plan is no such document or has no placement, or nothing says how many hours there are.
     """
     head, planned = _read(plan, names[0])
-    found = _Matches(planned, charges, scope or Scope())
-    run_h = found.hours() if hours is None else hours
-    if run_h is None:
+    found = _Sorted(planned, charges, scope or Scope())
+    each = _hours_of_each(planned)
+    if hours is None and not each:
         machines = ", ".join(f"{one.what} in {one.place}" for one in planned if one.offer)
         raise PlacerError(
             f"{names[1]}: has no hour of a machine of the plan ({machines})",
             "say how long it ran, such as --hours 24, or check --period and --tag",
         )
-    lines = [
-        _line(one, found.matched[number], found.machine_hours(number), run_h)
-        for number, one in enumerate(planned)
-        if one.usd_per_hour or found.matched[number]
-    ]
+    run_h = hours
+    if run_h is None:  # the mean of all machines
+        run_h = fsum(one.machines * h for one, h in each) / sum(one.machines for one, _ in each)
+    lines = [one.line(run_h) for one in planned if one.usd_per_hour or one.charges]
     charged = [line for line in lines if line.charged_usd is not None]
     predicted_usd = fsum(line.predicted_usd for line in charged)
-    matched = [charge for those in found.matched.values() for charge in those]
+    matched = [charge for one in planned for charge in one.charges]
     charged_usd = _usd(matched)
     document = Bill(
         plan=names[0],
@@ -141,7 +163,7 @@ def bill_document(
         apart=_added(found.apart),
         apart_usd=fsum(_usd(those) for those in found.apart.values()),
         left_out=_added(found.left_out),
-        warnings=list(_warnings(planned, found, cost)),
+        warnings=list(_warnings(planned, each, cost)),
         **head,
     )
     built: dict[str, Any] = msgspec.to_builtins(document)
@@ -224,12 +246,12 @@ def _data_sources(plan: Json) -> dict[str, float]:
     return {place: 1.0} if "/" in place else {}
 
 
-class _Matches:
-    """Charges sorted by what of the plan they are for."""
+class _Sorted:
+    """Charges that are compared, those of them that no part of the plan is for, and the others by
+    the reason why they are none of its parts.
+    """
 
     def __init__(self, planned: Sequence[Planned], charges: Iterable[Charge], scope: Scope) -> None:
-        self.planned = planned
-        self.matched: dict[int, list[Charge]] = {number: [] for number in range(len(planned))}
         self.unmatched: list[Charge] = []
         self.apart: dict[str, list[Charge]] = defaultdict(list)
         self.left_out: dict[str, list[Charge]] = defaultdict(list)
@@ -240,84 +262,52 @@ class _Matches:
                 self.left_out[reason].append(charge)
                 continue
             self.compared.append(charge)
-            number = self._line_of(charge)
             if charge.category != USAGE:
                 self.apart[charge.category].append(charge)
-            elif number is None:
-                self.unmatched.append(charge)
             else:
-                self.matched[number].append(charge)
-
-    def _line_of(self, charge: Charge) -> int | None:
-        """Find what a charge is for: the only one of its component in its place. Of machines its
-        type decides, and its market where the plan has the type in two.
-
-        Some providers bill cores, memory and devices by themselves, and name no type: these belong
-        to the only kind of machines of a place.
-        """
-        found = [
-            number
-            for number, one in enumerate(self.planned)
-            if (one.component, one.place) == (charge.component, charge.place)
-            and (not charge.machine or one.offer.lower() == charge.machine.lower())
-        ]
-        if len(found) > 1:
-            found = [n for n in found if self.planned[n].market == charge.market]
-        return found[0] if len(found) == 1 else None
-
-    def machine_hours(self, number: int) -> float | None:
-        """Return the hours of machines that the bill has for a kind; None where it names none."""
-        charges = self.matched[number]
-        hours = [charge.hours for charge in charges if charge.machine and charge.hours is not None]
-        return fsum(hours) if hours else None
-
-    def each(self) -> Iterator[tuple[Planned, float]]:
-        """Yield each kind of machines that has hours, with the hours of one machine."""
-        for number, one in enumerate(self.planned):
-            hours = self.machine_hours(number) if one.machines else None
-            if hours:
-                yield one, hours / one.machines
-
-    def hours(self) -> float | None:
-        """Return the hours of a machine, the mean of all; None where the bill names none."""
-        kinds = list(self.each())
-        machines = sum(one.machines for one, _ in kinds)
-        return fsum(one.machines * hours for one, hours in kinds) / machines if kinds else None
+                part = _part_of(charge, planned)
+                (self.unmatched if part is None else part.charges).append(charge)
 
 
-def _line(
-    one: Planned, charges: Sequence[Charge], machine_hours: float | None, hours: float
-) -> BilledLine:
-    predicted = one.usd_per_hour * hours
-    charged = _usd(charges) if charges else None
-    return BilledLine(
-        component=one.component,
-        what=one.what,
-        place=one.place,
-        charges=len(charges),
-        machine_hours=machine_hours,
-        predicted_usd=predicted,
-        charged_usd=charged,
-        difference_usd=None if charged is None else charged - predicted,
-        relative_difference=None if charged is None else _relative(charged, predicted),
-    )
+def _part_of(charge: Charge, planned: Iterable[Planned]) -> Planned | None:
+    """Find what a charge is for: the only one of its component in its place. Of machines its type
+    decides, and its market where the plan has the type in two.
+
+    Some providers bill cores, memory and devices by themselves, and name no type: these belong to
+    the only kind of machines of a place.
+    """
+    found = [
+        one
+        for one in planned
+        if (one.component, one.place) == (charge.component, charge.place)
+        and (not charge.machine or one.offer.lower() == charge.machine.lower())
+    ]
+    if len(found) > 1:
+        found = [one for one in found if one.market == charge.market]
+    return found[0] if len(found) == 1 else None
 
 
-def _warnings(planned: Sequence[Planned], found: _Matches, cost: str) -> Iterator[str]:
+def _hours_of_each(planned: Iterable[Planned]) -> list[tuple[Planned, float]]:
+    """List the kinds of machines that have hours, with the hours of one machine."""
+    return [(one, h / one.machines) for one in planned if one.machines and (h := one.machine_hours)]
+
+
+def _warnings(
+    planned: Sequence[Planned], each: Sequence[tuple[Planned, float]], cost: str
+) -> Iterator[str]:
     """Say where the hours, the market or the cost of charges are not what the plan has."""
-    each = [hours for _, hours in found.each()]
-    if each and max(each) > (1 + UNEVEN) * min(each):
-        words = ", ".join(f"{_hours(hours)} for {one.offer}" for one, hours in found.each())
+    if each and max(h for _, h in each) > (1 + UNEVEN) * min(h for _, h in each):
+        words = ", ".join(f"{format_plain(hours, 3)} h for {one.offer}" for one, hours in each)
         yield f"machines ran for unequal times: {words}; the others are predicted for the mean"
-    for number, one in enumerate(planned):
-        other = [c for c in found.matched[number] if c.machine and c.market != one.market]
+    for one in planned:
+        other = [c for c in one.charges if c.machine and c.market != one.market]
         if other:
             usd = f"{_usd(other):,.2f} USD"
             yield (
                 f"{usd} of {one.offer} in {one.place} is {_spaced(other[0].market)}; the plan has "
                 f"{_spaced(one.market)}"
             )
-    committed = [c for those in found.matched.values() for c in those if c.committed]
+    committed = [charge for one in planned for charge in one.charges if charge.committed]
     if committed and cost == "billed":
         yield (
             f"{len(committed):,} charges are paid by a commitment, which is billed apart; "
@@ -369,7 +359,3 @@ def _moment(time: datetime | None) -> str | None:
 
 def _spaced(market: str) -> str:
     return market.replace("_", "-")
-
-
-def _hours(value: float) -> str:
-    return f"{format_plain(value, 3)} h"
