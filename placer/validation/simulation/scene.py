@@ -7,9 +7,10 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from math import fsum
 
 from placer.cost_model.estimate import workers_of
@@ -47,9 +48,9 @@ class Noise:
     def __init__(
         self, seed: int, jitter: float, stragglers: float, straggler_factor: float
     ) -> None:
-        self._seed, self._stragglers, self._factor = seed, stragglers, straggler_factor
+        self._stragglers, self._factor = stragglers, straggler_factor
         self._sigma = math.sqrt(math.log1p(jitter * jitter))
-        self._streams: dict[str, random.Random] = {}
+        self._stream = cache(lambda name: random.Random(f"{seed} {name}"))  # noqa: S311 - no secret
 
     @property
     def silent(self) -> bool:
@@ -70,12 +71,6 @@ class Noise:
 
     def _lognormal(self, stream: random.Random) -> float:
         return math.exp(self._sigma * (stream.gauss(0.0, 1.0) - self._sigma / 2))
-
-    def _stream(self, name: str) -> random.Random:
-        stream = self._streams.get(name)
-        if stream is None:
-            stream = self._streams[name] = random.Random(f"{self._seed} {name}")  # noqa: S311 - no secret
-        return stream
 
 
 class Scene:
@@ -99,11 +94,11 @@ class Scene:
         self.site_groups: dict[str, SiteGroup] = {
             p: tuple(w for w in self.workers if w.place == p) for p in placement.workers_by_place
         }
-        self.sent: dict[tuple[str, str], float] = {}
+        self.sent: dict[tuple[str, str], float] = defaultdict(float)
         self.waited = dict.fromkeys(self.site_groups, 0.0)
         self.calculated_s = 0.0
         self._bandwidth: dict[tuple[str, str], float] = {}
-        self._averaging: dict[tuple[str, int], float] = {}
+        self._averaging = cache(self._averaging_of)
 
     def machine(self, place: str, number: int = -1, host: str = "", rate: float = 0.0) -> Machine:
         """Set up a machine; its ports carry what one stream reaches inside its region."""
@@ -187,13 +182,12 @@ class Scene:
 
     def averaging(self, worker: Machine, peers: int) -> float:
         """Return the seconds that averaging among some peers costs the worker's host."""
-        key = worker.host, peers
-        if key not in self._averaging:
-            fitted, tensors = self.problem.calibration, self.problem.profile.tensors
-            self._averaging[key] = fitted.spread([worker.host], 0) * averaging_seconds(
-                [worker.host], self.size, peers, tensors, fitted
-            )
-        return self._averaging[key]
+        return self._averaging(worker.host, peers)
+
+    def _averaging_of(self, host: str, peers: int) -> float:
+        fitted, tensors = self.problem.calibration, self.problem.profile.tensors
+        seconds = averaging_seconds([host], self.size, peers, tensors, fitted)
+        return fitted.spread([host], 0) * seconds
 
     def host_work(self, site_group: SiteGroup, peers: int) -> Process:
         """Let hosts average at the pace of their class; none ends before all have."""
@@ -201,15 +195,14 @@ class Scene:
 
     def moved(self, src: str, dst: str, size: float) -> None:
         """Count bytes."""
-        self.sent[src, dst] = self.sent.get((src, dst), 0.0) + size
+        self.sent[src, dst] += size
 
     def bandwidth(self, src: str, dst: str, streams: int | None = None) -> float:
         """Return the bytes/s of one pair of machines in this round."""
         if (src, dst) not in self._bandwidth:
             self._bandwidth[src, dst] = self.noise.link(src, dst)
-        return self._bandwidth[src, dst] * self.network.link(src, dst).speed(
-            self.exchange.streams if streams is None else streams
-        )
+        speed = self.network.link(src, dst).speed(streams or self.exchange.streams)
+        return self._bandwidth[src, dst] * speed
 
     def shard(self, src: Machine, dst: Machine, size: float) -> Signal:
         """Send a shard as averaging peers do; the factor of the software is on the link."""
