@@ -10,11 +10,11 @@ from placer.cli.screen.progress import bar
 from placer.cli.screen.show import show, show_report
 from placer.errors import PlacerError
 from placer.records import replace
+from placer.report.blocks import Cell, Report, Table, figure, section, table
 from placer.units import format_plain
 
 if TYPE_CHECKING:
     from placer.profiler.host.overlay import HostReport
-    from placer.report.blocks import Report, Table
 
 EXCHANGE = """\b
 Example:
@@ -53,7 +53,7 @@ def exchange_command(
     """
     from placer.market.books.book_reader import load_catalog
     from placer.profiler.host.averaging import SECONDS, SIZES, measure_host, measure_sums
-    from placer.profiler.host.overlay import host_class, host_report
+    from placer.profiler.host.overlay import host_class, host_report, warnings_of
     from placer.workload.profile import load_profile
 
     if quick and thorough:
@@ -82,41 +82,36 @@ def exchange_command(
         print_json(report.to_dict())
         return
     show_report(_report(report, model))
-    _after(report, output)
+    tell()
+    for warning in warnings_of(report):
+        tell(f"warning: {warning}", style="yellow")
+    _say_where(output, "--host NAME -o here.json")
 
 
 def _report(report: HostReport, model: str) -> Report:
-    from placer.report.blocks import Report, section
-
     measured = report.measured
     devices = ", ".join(report.devices)
+    tables = {
+        "Measured: arithmetic of one peer on one core, 90 % intervals": _arithmetic(report),
+        "Measured: sums of a parameter server; bytes of gradients in FP32, whatever arrives": (
+            _sums(report)
+        ),
+        f"Averaging constants of {report.host} hosts under hivemind ({devices})": (
+            _constants(report)
+        ),
+        f"A step of {model} with {WORKERS[report.host]} ({BOOK})": _steps(report, model),
+    }
     return Report(
         title=measured.processor,
         subtitle="placer profile exchange",
         verdict=f"{measured.processor}, {measured.logical_cpus} logical CPUs, PyTorch "
         f"{measured.torch_version}",
-        sections=(
-            *section(
-                "Measured: arithmetic of one peer on one core, 90 % intervals", _arithmetic(report)
-            ),
-            *section(
-                "Measured: sums of a parameter server; bytes of gradients in FP32, whatever "
-                "arrives",
-                _sums(report),
-            ),
-            *section(
-                f"Averaging constants of {report.host} hosts under hivemind ({devices})",
-                _constants(report),
-            ),
-            *section(
-                f"A step of {model} with {WORKERS[report.host]} ({BOOK})", _steps(report, model)
-            ),
-        ),
+        sections=tuple(part for title, block in tables.items() for part in section(title, block)),
     )
 
 
-def _name(compression: str) -> str:
-    return {"none": "fp32"}.get(compression, compression)
+NAMES = {"none": "fp32", "fp16": "fp16"}
+"""What messages are called by their compression."""
 
 
 def _ends(low: float, high: float) -> str:
@@ -124,8 +119,6 @@ def _ends(low: float, high: float) -> str:
 
 
 def _arithmetic(report: HostReport) -> Table | None:
-    from placer.report.blocks import Cell, table
-
     rows: list[list[Cell]] = []
     for name, fit in report.fits.items():
         largest = max(report.measured.of(name), key=lambda p: (p.bytes, -p.tensors))
@@ -133,7 +126,7 @@ def _arithmetic(report: HostReport) -> Table | None:
         a, b = fit.s_per_gb, fit.s_per_tensor
         rows.append(
             [
-                _name(name),
+                NAMES[name],
                 (format_plain(a.value), a.value),
                 _ends(a.low, a.high),
                 (format_plain(b.value * 1e6), b.value * 1e6),
@@ -147,7 +140,6 @@ def _arithmetic(report: HostReport) -> Table | None:
 
 
 def _sums(report: HostReport) -> Table | None:
-    from placer.report.blocks import Cell, figure, table
     from placer.workload.constants import PUBLISHED
 
     shipped = (PUBLISHED.services.server_sum_bytes_per_s or 0.0) / 1e9
@@ -159,7 +151,7 @@ def _sums(report: HostReport) -> Table | None:
         )
         rows.append(
             [
-                _name(point.compression),
+                NAMES[point.compression],
                 point.threads,
                 (format_plain(usual), usual),
                 (format_plain(usual / point.threads), usual / point.threads),
@@ -174,7 +166,6 @@ def _sums(report: HostReport) -> Table | None:
 def _constants(report: HostReport) -> Table | None:
     from placer.documents.schemas.measured import Fitted, NotFitted
     from placer.profiler.host.overlay import BASE
-    from placer.report.blocks import Cell, table
     from placer.workload.constants import PUBLISHED
 
     classes = list(PUBLISHED.hosts)
@@ -203,7 +194,6 @@ def _constants(report: HostReport) -> Table | None:
 
 def _steps(report: HostReport, model: str) -> Table | None:
     import placer
-    from placer.report.blocks import Cell, table
 
     rows: list[list[Cell]] = []
     for name, overlay in (("shipped", None), ("here", report.overlay)):
@@ -220,15 +210,6 @@ def _steps(report: HostReport, model: str) -> Table | None:
             ]
         )
     return table("Steps", ("constants", "averaging s", "step s", "samples/s", "interval"), rows)
-
-
-def _after(report: HostReport, output: str | None) -> None:
-    from placer.profiler.host.overlay import warnings_of
-
-    tell()
-    for warning in warnings_of(report):
-        tell(f"warning: {warning}", style="yellow")
-    _say_where(output, "--host NAME -o here.json")
 
 
 def _say_where(output: str | None, how: str) -> None:

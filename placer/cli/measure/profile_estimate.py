@@ -186,12 +186,8 @@ def estimate(target: str | None, words: Mapping[str, Any]) -> None:
     from placer.profiler.workload import Workload
     from placer.units import parse_count
 
-    measuring = [
-        name
-        for name in ("device", "steps", "quick", "thorough", "threads", "framework")
-        if words[name]
-    ]
-    if measuring:
+    options = ("device", "steps", "quick", "thorough", "threads", "framework")
+    if measuring := [name for name in options if words[name]]:
         raise PlacerError(
             f"--estimate measures nothing, so --{measuring[0]} has no effect",
             f"leave out --{measuring[0]} or --estimate",
@@ -202,40 +198,26 @@ def estimate(target: str | None, words: Mapping[str, Any]) -> None:
         raise PlacerError(
             "--estimate takes one --precision and one of --batch-sizes", "run it once for each"
         )
-    target_batch = (
-        None
-        if words["target_batch_size"] is None
-        else parse_count(words["target_batch_size"], "target batch size")
-    )
+    target_batch = words["target_batch_size"]
+    if target_batch is not None:
+        target_batch = parse_count(target_batch, "target batch size")
     microbatch = None if batch is None else parse_count(batch, "batch size")
     catalog, _ = over_default(words["catalog"])
-    with (
-        redirect_stdout(sys.stderr),
-        load_torch().device("meta")
-        if words["builtin"] or (target or "").startswith("hf:")
-        else nullcontext(),
-    ):  # no memory for weights
-        subject = load_target(target, words["builtin"], words["name"], words["seq_len"])
-    if not isinstance(subject, Workload):
-        raise PlacerError(
-            f"{subject.source} returns a step function, which cannot run on the meta device",
-            "return (module, batch, loss)",
-        )
-    place = place.named(subject.name)
-    old = place.old()
-    known = (
-        []
-        if old is None
-        else [rate for rate in old.rates if rate.basis in ("measured", "published")]
-    )
+    on_meta = words["builtin"] or (target or "").startswith("hf:")  # no memory for weights
     with redirect_stdout(sys.stderr):  # what the target prints is not a result
-        estimated = work_out(
-            subject,
-            catalog,
-            microbatch,
-            precisions[0] if precisions else USUAL_PRECISION,
-            known=known,
-        )
+        with load_torch().device("meta") if on_meta else nullcontext():
+            subject = load_target(target, words["builtin"], words["name"], words["seq_len"])
+        if not isinstance(subject, Workload):
+            raise PlacerError(
+                f"{subject.source} returns a step function, which cannot run on the meta device",
+                "return (module, batch, loss)",
+            )
+        place = place.named(subject.name)
+        old = place.old()
+        rates = old.rates if old else ()
+        known = [rate for rate in rates if rate.basis in ("measured", "published")]
+        precision = precisions[0] if precisions else USUAL_PRECISION
+        estimated = work_out(subject, catalog, microbatch, precision, known=known)
     profile = estimated_profile(estimated, old, place.typed, target_batch)
     write_json(place.path, file_document(profile))
     if words["as_json"]:
