@@ -139,18 +139,13 @@ def check_parts(plan: Any) -> None:
         )
 
 
-def parse_inner_plan(text: str) -> InnerPlan:
-    """Read what follows a group of machines: ``+zero-3+tp=2+ckpt=full+mb=4``; what it does not say
-    is off. Raises `PlacerError` if a part is not known.
-
-    >>> parse_inner_plan("+zero-3+tp=2+mb=4").tensor_parallel
-    2
-    """
-    return InnerPlan(**written_parts(text))
-
-
 def written_parts(text: str) -> dict[str, Any]:
-    """Return the fields of `InnerPlan` that the text of a plan names."""
+    """Read the fields of `InnerPlan` from what follows a group of machines. Raises `PlacerError` if
+    a part is not known.
+
+    >>> written_parts("+zero-3+tp=2+mb=4")
+    {'sharding': 'zero-3', 'tensor_parallel': 2, 'microbatch': 4}
+    """
     values: dict[str, Any] = {}
     for part in filter(None, text.split("+")):
         key, equals, value = part.partition("=")

@@ -13,7 +13,7 @@ from island_models import device, island
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
-from placer.workload.inner_plan import InnerPlan, parse_inner_plan
+from placer.workload.inner_plan import InnerPlan, written_parts
 from placer.workload.island import Island, bounds, least_sequence_seconds, question
 from placer.workload.island.divisions import bubble, slowest_share, stage_layers, stage_shape
 from placer.workload.island.hardware import Hardware, usual_precision
@@ -112,7 +112,11 @@ RUNS = [
 
 def timed(run: Run) -> tuple[float, float, float]:
     """Tokens/s of a device, and the interval."""
-    shape, gpu, plan = model(run.name, run.tokens), device(run.gpu), parse_inner_plan(run.plan)
+    shape, gpu, plan = (
+        model(run.name, run.tokens),
+        device(run.gpu),
+        InnerPlan(**written_parts(run.plan)),
+    )
     if run.lora is not None:
         profile = public_model(run.name)
         assert profile is not None
@@ -426,11 +430,11 @@ def test_stages_are_chosen_where_gathers_take_long(gbps: float, gain: float) -> 
 def test_a_plan_is_written_as_it_is_read() -> None:
     """With all degrees; those of one are left out, and foolish ones refused in one line."""
     text = "+zero-1+tp=4+pp=8+vp=5+ep=8+cp=2+mb=1+fp8+nvidia-te"
-    assert parse_inner_plan(text).spec == text
-    assert parse_inner_plan("+zero-1+pp=1+mb=2").spec == "+zero-1+mb=2"
+    assert InnerPlan(**written_parts(text)).spec == text
+    assert InnerPlan(**written_parts("+zero-1+pp=1+mb=2")).spec == "+zero-1+mb=2"
     for wrong, says in (("+vp=2", "without stages"), ("+pp=2000", "pp=2000"), ("+xx=2", "xx=2")):
         with pytest.raises(PlacerError, match=says):
-            parse_inner_plan(wrong)
+            InnerPlan(**written_parts(wrong))
 
 
 def test_stages_divide_machines_last() -> None:
@@ -443,7 +447,7 @@ def test_stages_divide_machines_last() -> None:
 @pytest.mark.parametrize("name", SOFTWARE)
 def test_every_software_is_a_part_of_a_plan(name: str) -> None:
     """Read and written, and timed: no two words of the table say the same."""
-    assert parse_inner_plan(f"+zero-3+mb=1+{name}").software == name
+    assert InnerPlan(**written_parts(f"+zero-3+mb=1+{name}")).software == name
     assert isinstance(
         island(
             model("Llama-3.1-70B"),

@@ -4,7 +4,7 @@ from placer.launch.export.targets.hivemind import COMPRESSIONS
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.workload.engines import ENGINES
-from placer.workload.inner_plan import parse_inner_plan
+from placer.workload.inner_plan import InnerPlan, written_parts
 from placer.workload.profile import COMPRESSION_BYTES
 
 
@@ -18,7 +18,7 @@ def placement(plan: str, exchange: str, compression: str = "fp16", **words: obje
         market="spot",
         count=2,
         machines=2,
-        inner=parse_inner_plan(plan),
+        inner=InnerPlan(**written_parts(plan)),
     )
     used = {"strategy": exchange, "compression": compression, "transport": "nccl", **words}
     return Placement(groups=(group,), exchange=Exchange(**used))  # type: ignore[arg-type]

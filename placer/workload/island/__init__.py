@@ -7,7 +7,7 @@ from placer.workload.island.fitting import Bounds
 from placer.workload.island.plans import Island, bounds, island
 from placer.workload.island.question import Question, Refusal, least_sequence_seconds
 from placer.workload.island.transports import TRANSPORTS, Transport
-from placer.workload.island.wishes import PlanWishes, check_wishes, never_tried
+from placer.workload.island.wishes import PlanWishes, never_tried
 
 __all__ = [
     "TRANSPORTS",
@@ -18,7 +18,6 @@ __all__ = [
     "Refusal",
     "Transport",
     "bounds",
-    "check_wishes",
     "island",
     "least_sequence_seconds",
     "never_tried",

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from placer.errors import PlacerError
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import SHARDINGS, TENSOR_DEGREES, check_parts
 from placer.workload.island.divisions import stage_layers, stage_shape
@@ -56,16 +55,6 @@ class PlanWishes(Struct, frozen=True, kw_only=True, cache_hash=True):
 
 FREE = PlanWishes()
 """Nothing is fixed."""
-
-
-def check_wishes(architecture: Architecture, wishes: PlanWishes) -> None:
-    """Refuse a tensor parallel degree that does not divide a width of the model."""
-    degree = wishes.tensor_parallel
-    if degree is not None and (width := undivided_width(architecture, degree)):
-        raise PlacerError(
-            f"tensor parallel degree {degree} does not divide {width}",
-            f"give one of {', '.join(str(d) for d in degrees(architecture))}",
-        )
 
 
 def degrees(architecture: Architecture) -> tuple[int, ...]:
