@@ -75,7 +75,8 @@ class Memory(Struct, frozen=True, kw_only=True):
         text = f"{self.total / GIB:.0f} of {room_gib:g} GiB on each GPU"
         if self.loss == LOSS:
             return text
-        usual = self.with_loss(LOSS).total / GIB
+        plain = LOGIT_BYTES[LOSS] / LOGIT_BYTES[self.loss] * self.logits
+        usual = replace(self, logits=plain).total / GIB
         return f"{text} with a {self.loss} loss ({usual:.0f} with a {LOSS} one)"
 
     @property
@@ -83,11 +84,6 @@ class Memory(Struct, frozen=True, kw_only=True):
         """Bytes of all parts."""
         parts = (self.states, self.gathered, self.embedding, self.activations, self.logits)
         return sum(parts) + self.fixed
-
-    def with_loss(self, loss: str) -> Memory:
-        """Return what the plan needs where the loss is another one of `LOGIT_BYTES`."""
-        factor = LOGIT_BYTES[loss] / LOGIT_BYTES[self.loss]
-        return replace(self, logits=factor * self.logits, loss=loss)
 
     def of_microbatch(self, count: int) -> Memory:
         """Return what a microbatch of ``count`` sequences needs where this is one sequence's."""

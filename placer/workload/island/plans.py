@@ -22,10 +22,8 @@ from placer.workload.island.question import (
     Question,
     Refusal,
     carrier,
-    degree_refusal,
-    network_refusal,
+    early_refusal,
     no_plan_refusal,
-    precision_refusal,
 )
 from placer.workload.island.stage import kernel_seconds
 from placer.workload.island.step import Step, step
@@ -75,7 +73,6 @@ class Timed(Struct, frozen=True, kw_only=True):
     plan: InnerPlan
     one_sequence: Memory
     step: Step
-    seconds: float
     order: tuple[float, int]
 
 
@@ -85,8 +82,7 @@ def island(question: Question) -> Island | Refusal:
     none. Raises `PlacerError` if there is no such transport.
     """
     known = _bounds(question)
-    refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
-    if refusal is not None:
+    if (refusal := early_refusal(question)) is not None:
         return refusal
     best = _best(question, known)
     return _island(question, best[0], best[1:]) if best else no_plan_refusal(question)
@@ -109,8 +105,8 @@ def plans_within(longest_s: float, question: Question) -> tuple[InnerPlan, ...]:
             continue
         for count in range(1, most + 1) if wished is None else (min(wished, share),):
             timed = _with_microbatch(question, fit, share, count)
-            if timed.seconds <= longest_s:
-                found.setdefault(float(f"{timed.seconds:.9g}"), timed.plan)
+            if timed.step.seconds <= longest_s:
+                found.setdefault(float(f"{timed.step.seconds:.9g}"), timed.plan)
     return tuple(found.values())
 
 
@@ -152,11 +148,11 @@ def _best(question: Question, known: Bounds) -> list[Timed]:
         if not is_bounded:
             alone_s, joined_s = known.least_s(fit, share)
             lasts = joined_s if question.joined else alone_s
-            if not best or alone_s <= best[0].seconds or lasts <= _last_s(question, best[-1]):
+            if not best or alone_s <= best[0].step.seconds or lasts <= _last_s(question, best[-1]):
                 heapq.heappush(drafts, (alone_s, number, True, fit, share))
             continue
         for timed in _timings(question, fit, share):
-            slower = best and timed.seconds > best[0].seconds
+            slower = best and timed.step.seconds > best[0].step.seconds
             if not slower or _last_s(question, timed) <= _last_s(question, best[-1]):
                 best = _undominated(question, [*best, timed])
     return best
@@ -164,15 +160,17 @@ def _best(question: Question, known: Bounds) -> list[Timed]:
 
 def _last_s(question: Question, timed: Timed) -> float:
     """Return the seconds of a plan by which no other of the best is faster."""
-    return timed.step.joined_s if question.joined else timed.seconds
+    return timed.step.joined_s if question.joined else timed.step.seconds
 
 
 def _undominated(question: Question, plans: list[Timed]) -> list[Timed]:
     """Keep the plans that are best for some exchange, the fastest alone first."""
     kept: list[Timed] = []
-    for timed in sorted(plans, key=lambda each: (each.seconds, each.order)):
+    for timed in sorted(plans, key=lambda each: (each.step.seconds, each.order)):
         last = _last_s(question, timed)
-        if not kept or (last < _last_s(question, kept[-1]) and timed.seconds > kept[-1].seconds):
+        if not kept or (
+            last < _last_s(question, kept[-1]) and timed.step.seconds > kept[-1].step.seconds
+        ):
             kept.append(timed)
     return kept
 
@@ -222,20 +220,15 @@ def _with_microbatch(question: Question, fit: Fit, share: int, count: int) -> Ti
         memory=one,
         joined=question.joined,
     )
-    return Timed(
-        plan=plan,
-        one_sequence=one,
-        step=timed,
-        seconds=timed.seconds,
-        order=(fit.sequence_s * share, fit.number),
-    )
+    order = fit.sequence_s * share, fit.number
+    return Timed(plan=plan, one_sequence=one, step=timed, order=order)
 
 
 def _island(question: Question, best: Timed, rivals: Sequence[Timed] = ()) -> Island:
     """Give the best plan its rate, interval and source."""
     architecture, hardware = question.architecture, question.hardware
     doubt, basis = rate_interval(architecture, hardware, best.plan, best.step, question.via)
-    gpu, rate = hardware.gpu, question.sequences / best.seconds
+    gpu, rate = hardware.gpu, question.sequences / best.step.seconds
     return Island(
         samples_per_second=rate,
         low=rate * doubt.low,

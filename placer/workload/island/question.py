@@ -217,67 +217,46 @@ class Refusal(Struct, frozen=True, kw_only=True):
     shortage: float = math.inf
 
 
-def network_refusal(question: Question) -> Refusal | None:
-    """Refuse several machines whose network nobody wrote down."""
-    hardware = question.hardware
-    if hardware.is_connected:
-        return None
-    missing = "fabric" if hardware.network_gbps else "bandwidth"
-    return Refusal(
-        code="network",
-        reason=(
-            f"{hardware.machines} machines of {hardware.gpu_count} x {hardware.gpu.gpu} cannot "
-            f"form an island: the book does not say the {missing} of their network"
-        ),
-    )
-
-
-def precision_refusal(question: Question) -> Refusal | None:
-    """Refuse a wished number format that the device does not have."""
-    wanted, gpu = question.wishes.precision, question.hardware.gpu
-    if wanted is None or not lacks_precision(gpu, wanted):
-        return None
-    return Refusal(
-        code="precision",
-        reason=(
-            f"{gpu.gpu} has no matrix products in {wanted}; it trains in {usual_precision(gpu)}"
-        ),
-    )
-
-
-def degree_refusal(question: Question) -> Refusal | None:
-    """Refuse a wished tensor parallel degree that a machine or the model cannot apply, and wished
-    degrees that the machines cannot apply together.
+def early_refusal(question: Question) -> Refusal | None:
+    """Refuse machines for which no plan is tried: several whose network nobody wrote down, a wished
+    number format that the device does not have, a wished tensor parallel degree that a machine or
+    the model cannot apply, and wished degrees that the machines cannot apply together.
     """
-    wishes, hardware = question.wishes, question.hardware
-    degree = wishes.tensor_parallel or 1
-    if hardware.gpu_count % degree:
-        return Refusal(
-            code="tensor-parallel",
-            reason=(
-                f"tensor parallel degree {degree} does not fit machines of {hardware.gpu_count} x "
-                f"{hardware.gpu.gpu}: a group never leaves a machine"
-            ),
+    hardware, wishes, gpu = question.hardware, question.wishes, question.hardware.gpu
+    degree, machine = wishes.tensor_parallel or 1, f"{hardware.gpu_count} x {gpu.gpu}"
+    code = "tensor-parallel"
+    if not hardware.is_connected:
+        code, missing = "network", "fabric" if hardware.network_gbps else "bandwidth"
+        reason = (
+            f"{hardware.machines} machines of {machine} cannot form an island: the book does not "
+            f"say the {missing} of their network"
         )
-    if width := undivided_width(question.architecture, degree):
-        return Refusal(
-            code="tensor-parallel",
-            reason=f"tensor parallel degree {degree} does not divide {width}",
+    elif wishes.precision is not None and lacks_precision(gpu, wishes.precision):
+        code, usual = "precision", usual_precision(gpu)
+        reason = f"{gpu.gpu} has no matrix products in {wishes.precision}; it trains in {usual}"
+    elif hardware.gpu_count % degree:
+        reason = (
+            f"tensor parallel degree {degree} does not fit machines of {machine}: a group never "
+            "leaves a machine"
         )
-    if question.candidates:
+    elif width := undivided_width(question.architecture, degree):
+        reason = f"tensor parallel degree {degree} does not divide {width}"
+    elif not question.candidates:
+        named = (
+            ("stages", wishes.pipeline),
+            ("GPUs for the experts", wishes.expert_parallel),
+            ("GPUs for a sequence", wishes.context_parallel),
+            ("GPUs for a matrix", wishes.tensor_parallel),
+        )
+        words = ", ".join(f"{count} {name}" for name, count in named if count not in (None, 1))
+        layers = question.architecture.layers
+        reason = (
+            f"{layers} layers and {hardware.machines} machines of {machine} do not divide into "
+            f"{words}"
+        )
+    else:
         return None
-    named = (
-        ("stages", wishes.pipeline),
-        ("GPUs for the experts", wishes.expert_parallel),
-        ("GPUs for a sequence", wishes.context_parallel),
-        ("GPUs for a matrix", wishes.tensor_parallel),
-    )
-    words = ", ".join(f"{count} {name}" for name, count in named if count not in (None, 1))
-    return Refusal(
-        code="tensor-parallel",
-        reason=f"{question.architecture.layers} layers and {hardware.machines} machines of "
-        f"{hardware.gpu_count} x {hardware.gpu.gpu} do not divide into {words}",
-    )
+    return Refusal(code=code, reason=reason)
 
 
 def no_plan_refusal(question: Question) -> Refusal:
