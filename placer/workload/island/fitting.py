@@ -7,18 +7,15 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from placer.market.catalog import Gpu
 from placer.records import replace
 from placer.units import GIB
-from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.divisions import LAYER_S, expert_layers
-from placer.workload.island.hardware import Hardware, lacks_precision, usual_precision
-from placer.workload.island.question import Candidate, all_candidates
-from placer.workload.island.step import UNHIDDEN, Step, step, step_seconds
+from placer.workload.island.hardware import lacks_precision
+from placer.workload.island.question import Candidate, Kind, Question
+from placer.workload.island.step import UNHIDDEN, Step, step_seconds
 from placer.workload.island.transformer_speed import calculation_seconds
-from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE, Transport
-from placer.workload.island.wishes import PlanWishes
+from placer.workload.island.transports import BACKWARD_TAIL, HIDDEN_SHARE
 
 ROUNDING = 1e-9
 """Relative slack of a bound, so that sums in another order are not cut off."""
@@ -98,25 +95,15 @@ class Least(NamedTuple):
 
 
 @lru_cache(maxsize=2**13)
-def fitting(
-    architecture: Architecture,
-    gpu: Gpu,
-    gpu_count: int,
-    machines: int,
-    wishes: PlanWishes,
-    *,
-    is_slow: bool,
-) -> tuple[Fit, ...]:
-    """List the plans that fit the memory of some machines of ``gpu_count`` devices, those first
-    that calculate a sequence fastest with all devices.
+def fitting(kind: Kind) -> tuple[Fit, ...]:
+    """List the plans that fit the memory of some machines, those first that calculate a sequence
+    fastest with all devices.
     """
-    precision, room = wishes.precision or usual_precision(gpu), gpu.memory_gib * GIB
-    free = (1 - wishes.headroom) * room
+    architecture, room = kind.architecture, kind.gpu.memory_gib * GIB
+    free = (1 - kind.wishes.headroom) * room
     seconds: dict[tuple[object, ...], float] = {}
     fits = []
-    for number, candidate in enumerate(
-        all_candidates(architecture, gpu, gpu_count, machines, wishes, precision, is_slow=is_slow)
-    ):
+    for number, candidate in enumerate(kind.candidates):
         plan, need, total, _ = candidate
         if total > room:
             continue
@@ -124,12 +111,12 @@ def fitting(
         most = max(1, int((free - (total - each)) / each))
         key = plan.tensor_parallel, plan.pipeline, plan.context_parallel, plan.checkpointing
         if key not in seconds:
-            seconds[key] = calculation_seconds(architecture, gpu, plan, 1)
+            seconds[key] = calculation_seconds(architecture, kind.gpu, plan, 1)
         fits.append(
             Fit(
                 number=number,
                 candidate=candidate,
-                ranks=gpu_count * machines // plan.rank_gpus,
+                ranks=kind.gpu_count * kind.machines // plan.rank_gpus,
                 most=most,
                 sequence_s=seconds[key],
                 fixed_s=expert_layers(architecture) / plan.pipeline * LAYER_S,
@@ -140,23 +127,15 @@ def fitting(
 
 
 class Bounds:
-    """Bounds from below on the seconds of plans on some machines, whatever their share of a step.
+    """Bounds from below on the seconds of plans on the machines of a question, whatever their share
+    of a step.
 
     Mutable: each plan is timed once, with its largest microbatch, when somebody asks for it. No
     smaller microbatch calculates or sends a sequence in less.
     """
 
-    def __init__(
-        self,
-        architecture: Architecture,
-        hardware: Hardware,
-        wishes: PlanWishes,
-        via: Transport,
-        *,
-        joined: bool,
-    ) -> None:
-        self.architecture, self.hardware, self.wishes = architecture, hardware, wishes
-        self.via, self.joined = via, joined
+    def __init__(self, question: Question) -> None:
+        self.question, self.hardware = question, question.hardware
         self._large: dict[int, Large] = {}
         # Of the first plans, by the GPUs of a rank: those that nobody had to time, fastest first,
         # also by their waits; and of the others those that no other is as fast as (`_with_fewer`).
@@ -167,13 +146,11 @@ class Bounds:
     @cached_property
     def fits(self) -> list[Fit]:
         """Plans that fit devices and hosts; none without a network or the wished format."""
-        hardware, wanted = self.hardware, self.wishes.precision
+        hardware, wanted = self.hardware, self.question.wishes.precision
         if not hardware.is_connected or (wanted and lacks_precision(hardware.gpu, wanted)):
             return []
-        kind = self.architecture, hardware.gpu, hardware.gpu_count, hardware.machines
         host = hardware.host_gib * GIB
-        fits = fitting(*kind, self.wishes, is_slow=hardware.is_slow)
-        return [fit for fit in fits if fit.candidate.host_bytes <= host]
+        return [fit for fit in fitting(self.question.kind) if fit.candidate.host_bytes <= host]
 
     def reach(self, sequences: int, fewest: int, longest_s: float) -> bool:
         """Tell whether some plan may do a share of a step in some seconds."""
@@ -295,17 +272,7 @@ class Bounds:
     def _largest(self, fit: Fit) -> Large:
         """Time one microbatch of a plan, the largest."""
         plan, count = with_microbatch(fit.candidate.plan, fit.most), fit.most
-        timed = step(
-            self.architecture,
-            self.hardware,
-            plan,
-            1,
-            count * fit.sequence_s,
-            self.via,
-            self.wishes.gradient_bytes_per_parameter,
-            memory=fit.candidate.memory,
-            joined=self.joined,
-        )
+        timed = self.question.step(plan, 1, count * fit.sequence_s, fit.candidate.memory)
         # More calculation hides more of what a divided sequence sends: that is left out.
         sent_s = timed.tensor_s - fit.fixed_s if plan.context_parallel == 1 else 0.0
         return Large(timed.calculation_s / count, sent_s / count, timed.gather_s, timed)

@@ -26,7 +26,7 @@ from placer.workload.island.question import (
     no_plan_refusal,
 )
 from placer.workload.island.stage import kernel_seconds
-from placer.workload.island.step import Step, step
+from placer.workload.island.step import Step
 from placer.workload.island.transformer_speed import (
     UTILISATION,
     attention_share,
@@ -122,8 +122,16 @@ def bounds(
     """Return the plans that fit some machines, with bounds on their seconds; as `island` takes
     them.
     """
-    via = carrier(hardware.gpu, transport_name)
-    return Bounds(architecture, hardware, wishes, via, joined=joined)
+    carrier(hardware.gpu, transport_name)  # refuses an unknown one
+    return Bounds(
+        Question(
+            architecture=architecture,
+            hardware=hardware,
+            wishes=wishes,
+            transport=transport_name,
+            joined=joined,
+        )
+    )
 
 
 def _best(question: Question, known: Bounds) -> list[Timed]:
@@ -204,22 +212,11 @@ def _timings(question: Question, fit: Fit, share: int) -> Iterator[Timed]:
 
 def _with_microbatch(question: Question, fit: Fit, share: int, count: int) -> Timed:
     """Time a plan with microbatches of ``count``; interleaved stages take multiples of them."""
-    architecture, hardware = question.architecture, question.hardware
     plan, one = with_microbatch(fit.candidate.plan, count), fit.candidate.memory
     microbatches = -(-share // count)
     if plan.virtual_stages > 1:
         microbatches = -(-microbatches // plan.pipeline) * plan.pipeline
-    timed = step(
-        architecture,
-        hardware,
-        plan,
-        microbatches,
-        fit.sequence_s * count * microbatches,
-        question.via,
-        question.wishes.gradient_bytes_per_parameter,
-        memory=one,
-        joined=question.joined,
-    )
+    timed = question.step(plan, microbatches, fit.sequence_s * count * microbatches, one)
     order = fit.sequence_s * share, fit.number
     return Timed(plan=plan, one_sequence=one, step=timed, order=order)
 

@@ -21,6 +21,7 @@ from placer.workload.island.hardware import (
     usual_precision,
 )
 from placer.workload.island.memory import Memory, host_bytes, memory
+from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.island.transports import TRANSPORTS, Transport, transport
 from placer.workload.island.wishes import (
@@ -41,6 +42,33 @@ class Candidate(NamedTuple):
     memory: Memory
     total_bytes: float
     host_bytes: float
+
+
+class Kind(NamedTuple):
+    """A model, equal machines whatever joins them, and what is fixed of the plan."""
+
+    architecture: Architecture
+    gpu: Gpu
+    gpu_count: int
+    machines: int
+    wishes: PlanWishes
+    is_slow: bool
+
+    @property
+    def precision(self) -> str:
+        """The format that the user asks for, else the usual one of the device."""
+        return self.wishes.precision or usual_precision(self.gpu)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Plans that wishes and machines admit, with a microbatch of one, simple ones first; with
+        stages where these are tried.
+        """
+        asked = self.architecture, self.gpu_count, self.machines, self.wishes, self.precision
+        machines = 1 if self.is_slow else self.machines
+        if not opens_stages(self.architecture, self.gpu_count, machines, self.gpu):
+            return candidates(*asked)
+        return candidates(*asked) + candidates(*asked, stages=True)
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -71,46 +99,38 @@ class Question(Struct, frozen=True, kw_only=True):
         """What runs inside the island."""
         return carrier(self.hardware.gpu, self.transport)
 
-    @property
-    def precision(self) -> str:
-        """The format that the user asks for, else the usual one of the device."""
-        return self.wishes.precision or usual_precision(self.hardware.gpu)
-
     def room_bytes(self, microbatch: int) -> float:
         """Return the bytes of a device that a microbatch may fill: of one sequence all."""
         free = self.wishes.headroom if microbatch > 1 else 0.0
         return (1 - free) * self.hardware.gpu.memory_gib * GIB
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
-        """Plans that wishes and machines admit, with a microbatch of one; simple ones first."""
-        hardware = self.hardware
-        kind = self.architecture, hardware.gpu, hardware.gpu_count, hardware.machines
-        return all_candidates(*kind, self.wishes, self.precision, is_slow=hardware.is_slow)
+    def kind(self) -> Kind:
+        """What decides which plans are tried."""
+        has = self.hardware
+        return Kind(
+            self.architecture, has.gpu, has.gpu_count, has.machines, self.wishes, has.is_slow
+        )
+
+    def step(self, plan: InnerPlan, microbatches: int, calculation_s: float, need: Memory) -> Step:
+        """Return the seconds of a step by a plan, of which one sequence needs some memory."""
+        return step(
+            self.architecture,
+            self.hardware,
+            plan,
+            microbatches,
+            calculation_s,
+            self.via,
+            self.wishes.gradient_bytes_per_parameter,
+            memory=need,
+            joined=self.joined,
+        )
 
 
 def carrier(gpu: Gpu, transport_name: str) -> Transport:
     """Return what joins devices of an island beside an exchange between islands."""
     gloo = gpu.kind != "gpu" or transport(transport_name).name == "gloo"
     return TRANSPORTS["gloo" if gloo else "nccl"]
-
-
-def all_candidates(
-    architecture: Architecture,
-    gpu: Gpu,
-    gpu_count: int,
-    machines: int,
-    wishes: PlanWishes,
-    precision: str,
-    *,
-    is_slow: bool,
-) -> tuple[Candidate, ...]:
-    """List the plans that wishes and machines admit, with stages where these are tried."""
-    kind = architecture, gpu_count, machines
-    plain = candidates(*kind, wishes, precision)
-    if not opens_stages(architecture, gpu_count, 1 if is_slow else machines, gpu):
-        return plain
-    return plain + candidates(*kind, wishes, precision, stages=True)
 
 
 def opens_stages(architecture: Architecture, gpu_count: int, machines: int, gpu: Gpu) -> bool:
@@ -241,7 +261,7 @@ def early_refusal(question: Question) -> Refusal | None:
         )
     elif width := undivided_width(question.architecture, degree):
         reason = f"tensor parallel degree {degree} does not divide {width}"
-    elif not question.candidates:
+    elif not question.kind.candidates:
         named = (
             ("stages", wishes.pipeline),
             ("GPUs for the experts", wishes.expert_parallel),
@@ -263,7 +283,7 @@ def no_plan_refusal(question: Question) -> Refusal:
     """Name the plan that needs least, and what it lacks: bytes of device or host, or sequences."""
     hardware, count = question.hardware, question.wishes.microbatch or 1
     room = question.room_bytes(count)
-    needs = [(c.memory.of_microbatch(count).total, c) for c in question.candidates]
+    needs = [(c.memory.of_microbatch(count).total, c) for c in question.kind.candidates]
     fitting = [c for need, c in needs if need <= room]
     if not fitting:
         need, nearest = min(needs, key=lambda pair: pair[0])
