@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from math import fsum
+
+import numpy as np
 
 from placer.cost_model.timing.services import server_sum_seconds, summing_vcpus
 from placer.problem.admitted_exchanges import server_offer
@@ -300,23 +301,15 @@ class Gossip:
 
     def _done(self, now: float) -> float:
         """Count the rounds done by all regions, evenly between two sends of a region."""
-        total = []
-        for place, marks in self.marks.items():
-            k, under_way = bisect_right(marks, now), 0.0
-            if 0 < k < len(marks):
-                under_way = (now - marks[k - 1]) / (marks[k] - marks[k - 1])
-            total.append(self.share[place] * (k + under_way))
-        return fsum(total)
+        return fsum(
+            self.share[place] * float(np.interp(now, marks, range(1, len(marks) + 1), left=0.0))
+            for place, marks in self.marks.items()
+        )
 
     def _crossings(self) -> list[float]:
         """Find when the rounds done are 0, 1, 2 ... more than at the start."""
-        seen = {mark for marks in self.marks.values() for mark in marks}
-        times = sorted(mark for mark in seen if mark >= self._start)
-        before, base, ends = (times[0], 0.0), self._done(times[0]), [times[0]]
-        for time in times[1:]:
-            done = self._done(time) - base
-            while len(ends) <= self.rounds and done >= len(ends) - 1e-9:
-                share = (len(ends) - before[1]) / (done - before[1])
-                ends.append(before[0] + (time - before[0]) * share)
-            before = (time, done)
-        return ends
+        start = self._start
+        times = sorted(mark for marks in self.marks.values() for mark in marks if mark >= start)
+        done = [self._done(time) for time in times]
+        wanted = [done[0] + number for number in range(self.rounds + 1)]
+        return [float(end) for end in np.interp(wanted, done, times)]
