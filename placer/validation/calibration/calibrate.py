@@ -21,14 +21,7 @@ from placer.market.catalog import Catalog, device_name
 from placer.records import replace
 from placer.units import counted
 from placer.validation.calibration.least_squares import Pair, solve
-from placer.validation.calibration.parameters import (
-    LINK,
-    RATE,
-    Equations,
-    Parameter,
-    scale,
-    touches,
-)
+from placer.validation.calibration.parameters import LINK, RATE, Equations, Parameter, scale
 from placer.validation.calibration.quality import (
     LEAST_HALF_WIDTH,
     CalibrationReport,
@@ -81,8 +74,7 @@ def local_report(
         source=f"placer profile runs {path.name} ({counted(workers, 'worker')} together, "
         f"{created})",
     )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    name = f"{path.name} of {created} ({digest[:8]})"
+    digest, name = _identity(path, created)
     calibration = replace(PUBLISHED, name=name)
     figure = Fitted(
         **_speed(model, gpu, 1).said, value=rate, low=low, high=high, runs=1, at_limit=False
@@ -103,6 +95,12 @@ def local_report(
             f"the plan's machines and links",
         ),
     )
+
+
+def _identity(path: Path, created: str) -> tuple[str, str]:
+    """Return the digest of a file, and the name of a calibration on it."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return digest, f"{path.name} of {created} ({digest[:8]})"
 
 
 def _samples_per_s(
@@ -201,15 +199,10 @@ def calibrate(
     solution = solve(equations, asked)
     if not solution.values:
         raise PlacerError(f"{path}: the runs do not tell any figure", TOLD)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    counts = {p: sum(touches(p, run) for run in measured) for p in solution.values}
-    figures = fitted_figures(solution, counts, measured)
+    digest, name = _identity(path, created)
+    figures = fitted_figures(solution, measured)
     source = f"placer profile runs {path.name} ({len(measured)} runs, {created})"
-    overlay = finished(solution, figures, measured, source, created)
-    overlay = replace(
-        overlay,
-        calibration=replace(overlay.calibration, name=f"{path.name} of {created} ({digest[:8]})"),
-    )
+    overlay = finished(solution, figures, measured, name, source, created)
     checks = check_runs(equations, solution, overlay, asked)
     return CalibrationReport(
         overlay=overlay,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -87,15 +88,11 @@ def _of_plan(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
 
 def _together(logs: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Join the records of all logs; of several records of a step of a rank, the first counts."""
-    kept: list[dict[str, Any]] = []
-    steps: set[tuple[int, int]] = set()
-    for record in (record for log in logs for record in log):
-        if record["kind"] == "step":
-            if (record["rank"], record["step"]) in steps:
-                continue
-            steps.add((record["rank"], record["step"]))
-        kept.append(record)
-    return kept
+    kept: dict[Any, dict[str, Any]] = {}
+    for record in chain.from_iterable(logs):
+        is_step = record["kind"] == "step"
+        kept.setdefault((record["rank"], record["step"]) if is_step else len(kept), record)
+    return list(kept.values())
 
 
 def _check_ranks(
@@ -103,9 +100,8 @@ def _check_ranks(
 ) -> None:
     """Refuse steps of ranks that the plan lacks, and a run with steps of some workers only."""
     ranks = {record["rank"] for record in records if record["kind"] == "step"}
-    beside = len(manifest.buckets) or int(
-        manifest.aggregator is not None
-    )  # a function for each bucket, or the server
+    # Beside workers, a function for each bucket, or the server.
+    beside = len(manifest.buckets) or int(manifest.aggregator is not None)
     last = manifest.workers + beside - 1
     if ranks and max(ranks) > last:
         raise PlacerError(
@@ -175,20 +171,18 @@ def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> list[Obse
             if samples[rank] and seconds > 0:
                 each[rank].append(samples[rank] / seconds)
     groups = groups_by_worker(manifest.groups)
-    kinds: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    kinds: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for rank, rates in sorted(each.items()):
-        group = groups[rank]
-        if group.samples_per_second is not None:
-            kinds[group.offer.gpu, group.offer.gpu_count].append(
-                (group.samples_per_second, median(rates))
-            )
+        offer, planned_each = groups[rank].offer, groups[rank].samples_per_second
+        if planned_each is not None:
+            pair = planned_each, median(rates)
+            kinds[device_name(offer.gpu, offer.gpu_count)].append(pair)
     speeds = []
-    for (gpu, count), pairs in kinds.items():
-        planned = sum(planned for planned, _ in pairs) / len(pairs)
-        measured = sum(measured for _, measured in pairs) / len(pairs)
+    for device, pairs in kinds.items():
+        planned, measured = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
         speeds.append(
             ObservedSpeed(
-                device=device_name(gpu, count),
+                device=device,
                 workers=len(pairs),
                 planned=planned,
                 measured=measured,

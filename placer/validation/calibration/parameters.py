@@ -255,10 +255,7 @@ class Equations:
 
     def rows(self, chosen: Sequence[bool]) -> Mask:
         """Return the mask of the residuals of some runs."""
-        mask = np.zeros(self.size, dtype=bool)
-        for rows, wanted in zip(self._of_run, chosen, strict=True):
-            mask[rows] = wanted
-        return mask
+        return np.repeat(chosen, [rows.stop - rows.start for rows in self._of_run])
 
     def by_run(self, figures: Array) -> list[float]:
         """Return the smallest figure of each run, its exchange apart."""

@@ -44,38 +44,36 @@ SANE_RATIO = 5.0
 """Measured over expected exchange times further off say nothing about a spread."""
 
 
-def fitted_figures(
-    solution: Solution, counts: dict[Parameter, int], runs: Sequence[MeasuredRun]
-) -> tuple[Fitted, ...]:
+def fitted_figures(solution: Solution, runs: Sequence[MeasuredRun]) -> tuple[Fitted, ...]:
     """Put an interval around each fitted value; that of a speed is no narrower than the rounds of
     its runs lie apart.
     """
-    found = []
-    for parameter, value in solution.values.items():
+
+    def figure(parameter: Parameter, value: float) -> Fitted:
+        own = [run for run in runs if touches(parameter, run)]
         error = NINETY_PERCENT * solution.errors[parameter] * parameter.step
         half = max(error, LEAST_HALF_WIDTH[parameter.kind] * value)
         if parameter.kind == RATE:
-            own = [run.calculation_spread for run in runs if touches(parameter, run)]
-            half = max(half, math.expm1(max(own)) * value)
+            half = max(half, math.expm1(max(run.calculation_spread for run in own)) * value)
         # What may be 0 has it as its least low end; the others are never below 0.
         least = 0.0 if parameter.kind in (SCALE, CONSTANT) else value / (1 + half / value)
-        found.append(
-            Fitted(
-                **parameter.said,
-                value=value,
-                low=max(value - half, least),
-                high=value + half,
-                runs=counts[parameter],
-                at_limit=solution.at_limit(parameter),
-            )
+        return Fitted(
+            **parameter.said,
+            value=value,
+            low=max(value - half, least),
+            high=value + half,
+            runs=len(own),
+            at_limit=solution.at_limit(parameter),
         )
-    return tuple(found)
+
+    return tuple(figure(parameter, value) for parameter, value in solution.values.items())
 
 
 def finished(
     solution: Solution,
     figures: Sequence[Fitted],
     runs: Sequence[MeasuredRun],
+    name: str,
     source: str,
     as_of: str,
 ) -> Overlay:
@@ -95,6 +93,7 @@ def finished(
     software: dict[str, Any] = {} if kappa is None else {field: kappa}
     calibration = replace(
         bare.calibration,
+        name=name,
         **software,
         spreads=_spreads(solution, bare, runs),
         most_workers=max(PUBLISHED.most_workers, *(run.placement.workers for run in runs)),
