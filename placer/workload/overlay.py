@@ -5,6 +5,7 @@ and links.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -142,11 +143,8 @@ class Overlay(Struct, frozen=True, kw_only=True):
 
     def over_catalog(self, catalog: Catalog) -> Catalog:
         """Put measured links over those of a book; links to places it lacks are left out."""
-        mine = [
-            link
-            for link in self.links
-            if link.src in catalog.regions and link.dst in catalog.regions
-        ]
+        known = catalog.regions.keys()
+        mine = [link for link in self.links if {link.src, link.dst} <= known]
         return with_link_speeds(catalog, mine)
 
 
@@ -170,13 +168,9 @@ def as_overlay(given: str | os.PathLike[str] | Calibration | Overlay | None) -> 
     """Take an overlay, bare constants, the name of an overlay file, or nothing."""
     if given is None:
         return NOTHING
-    if isinstance(given, Overlay):
-        return given
-    return (
-        Overlay(calibration=given)
-        if isinstance(given, Calibration)
-        else read_overlay(str(os.fspath(given)))
-    )
+    if isinstance(given, Calibration):
+        return Overlay(calibration=given)
+    return given if isinstance(given, Overlay) else read_overlay(str(os.fspath(given)))
 
 
 def read_overlay(path: str) -> Overlay:
@@ -197,19 +191,10 @@ def overlay_from(raw: Any, where: str) -> Overlay:
     """Check and convert an overlay document; ``where`` names it in each `PlacerError`."""
     schema = raw.get("schema") if isinstance(raw, Mapping) else None
     if schema != SCHEMA:
-        newer = (
-            isinstance(schema, str)
-            and schema.startswith(FAMILY)
-            and schema.removeprefix(FAMILY).isdigit()
-        )
-        hint = (
-            f"this placer reads {SCHEMA}: update placer"
-            if newer
-            else f'its "schema" must be "{SCHEMA}"; {WRITE_AGAIN}'
-        )
-        raise PlacerError(
-            f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint
-        )
+        words, hint = f"not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"; {WRITE_AGAIN}'
+        if isinstance(schema, str) and re.fullmatch(f"{FAMILY}[0-9]+", schema):
+            words, hint = f"schema {schema} is newer", f"this placer reads {SCHEMA}: update placer"
+        raise PlacerError(f"{where}: {words}", hint)
     check_keys(raw, KEYS, where, WRITE_AGAIN)
     for key in ("hosts", "spreads", "report", "catalog", "runs"):
         if not isinstance(raw[key], Mapping):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from itertools import pairwise
+from bisect import bisect_left
 from typing import Any
 
 from msgspec import Struct
@@ -369,9 +369,7 @@ def decoder_of(parameters: int) -> Decoder:
     """
     counts = [math.log(rung.decoder.parameters) for rung in RUNGS]
     wanted = math.log(parameters)
-    index = next(
-        (i for i, (_, high) in enumerate(pairwise(counts)) if wanted <= high), len(RUNGS) - 2
-    )
+    index = min(bisect_left(counts[1:], wanted), len(RUNGS) - 2)
     low, high = RUNGS[index].decoder, RUNGS[index + 1].decoder
     share = (wanted - counts[index]) / (counts[index + 1] - counts[index])
     exact_layers = low.layers * (high.layers / low.layers) ** share
