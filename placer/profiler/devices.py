@@ -269,22 +269,19 @@ def read_driver(uuid: str | None, index: int = 0) -> GpuDriver:
         nvml.nvmlInit()
     except nvml.NVMLError:
         return GpuDriver()
+    by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
+    clocks = [None, None]
     try:
         version = told(nvml.nvmlSystemGetDriverVersion)
-        handle = (
-            told(nvml.nvmlDeviceGetHandleByUUID, f"GPU-{uuid}".encode())
-            if uuid
-            else told(nvml.nvmlDeviceGetHandleByIndex, index)
-        )
-        clocks = [
-            None if handle is None else told(nvml.nvmlDeviceGetClockInfo, handle, kind) or None
-            for kind in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
-        ]
+        handle = told(by_uuid, f"GPU-{uuid}".encode()) if uuid else told(by_index, index)
+        if handle is not None:
+            kinds = (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+            clocks = [told(nvml.nvmlDeviceGetClockInfo, handle, kind) for kind in kinds]
     finally:
         told(nvml.nvmlShutdown)
-    mhz = [None if clock is None else float(clock) for clock in clocks]
+    clock_mhz, memory_clock_mhz = (float(clock) if clock else None for clock in clocks)
     return GpuDriver(
         driver=version.decode() if isinstance(version, bytes) else version,
-        clock_mhz=mhz[0],
-        memory_clock_mhz=mhz[1],
+        clock_mhz=clock_mhz,
+        memory_clock_mhz=memory_clock_mhz,
     )

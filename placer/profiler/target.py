@@ -55,20 +55,18 @@ def load_target(
             f"--name {name!r} is empty or not printable", "give a word, such as my-model"
         )
     subject: Workload | StepFunction
-    if builtin is not None:
+    is_configuration = (target or "").startswith("hf:")
+    if target is None:
         from placer.profiler.builtin import builtin as built_in
 
-        subject = built_in(builtin)
-    else:
-        assert target is not None
-        kind, _, rest = target.partition(":")
-        if kind == "hf":
-            from placer.profiler.huggingface.workload import from_config
+        subject = built_in(str(builtin))
+    elif is_configuration:
+        from placer.profiler.huggingface.workload import from_config
 
-            subject = from_config(rest, seq_len)
-        else:
-            subject = _made(_called(target), target)
-    if seq_len is not None and not (target or "").startswith("hf:"):
+        subject = from_config(target.removeprefix("hf:"), seq_len)
+    else:
+        subject = _made(_called(target), target)
+    if seq_len is not None and not is_configuration:
         raise PlacerError(
             "--seq-len is for hf:FILE", "the code of another target makes its own batches"
         )

@@ -14,7 +14,7 @@ import msgspec
 
 from placer.documents.schemas.measured import EstimateCheck
 from placer.errors import unknown
-from placer.market.catalog import Catalog, Gpu
+from placer.market.catalog import Catalog
 from placer.profiler.devices import Device, device_of
 from placer.records import replace
 from placer.workload.measurement import PRECISIONS
@@ -226,7 +226,7 @@ def step_times(work: Work, family: str, catalog: Catalog, precision: str) -> dic
     times = {
         gpu.gpu: step_time(work, device_of(gpu), family, precision, constants())
         for gpu in catalog.gpus.values()
-        if _is_gpu(gpu)
+        if gpu.kind == "gpu"
     }
     return {name: time for name, time in times.items() if time is not None}
 
@@ -263,13 +263,9 @@ def spread(family: str, gpu: str, precision: str, *, scaled: bool = False) -> fl
     return wide * (1.0 if gpu in constants_document()["published_gpus"] else OTHER_GPU)
 
 
-def _is_gpu(gpu: Gpu) -> bool:
-    return gpu.kind == "gpu"
-
-
 def _of_one_gpu(known: Sequence[Rate], catalog: Catalog) -> list[Rate]:
     """List the rates of one GPU of the catalog without a framework."""
-    gpus = {name for name, gpu in catalog.gpus.items() if _is_gpu(gpu)}
+    gpus = {name for name, gpu in catalog.gpus.items() if gpu.kind == "gpu"}
     return [r for r in known if (r.gpu_count, r.framework) == (1, "none") and r.gpu in gpus]
 
 

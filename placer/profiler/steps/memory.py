@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,8 @@ def release(device: Any) -> None:
         torch.cuda.reset_peak_memory_stats(device)
     elif device.type == "mps":
         torch.mps.empty_cache()
-    try:
+    with suppress(OSError):
         CLEAR.write_text("5", encoding="ascii")  # Linux: the peak of this process starts again
-    except OSError:
-        return
 
 
 def device_peak_bytes(device: Any) -> int | None:

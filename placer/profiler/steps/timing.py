@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from placer.profiler.torch_import import torch
 from placer.workload.measurement import Point, Seconds
@@ -146,11 +146,8 @@ class Stopwatch:
         return float(start.elapsed_time(end)) / 1000
 
 
-class Step(Protocol):
-    """Something that can be run again and again and marks its phases."""
-
-    def __call__(self, watch: Stopwatch) -> Marks:
-        """Run once."""
+Step = Callable[[Stopwatch], Marks]
+"""Something that can be run again and again and marks its phases."""
 
 
 def stopwatch(device: Any) -> Stopwatch:
