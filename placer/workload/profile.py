@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -150,55 +151,41 @@ class ModelProfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not positive, and samples that cannot be."""
-        for name in SIZES:
-            value = getattr(self, name)
-            if value is None and name == "tensors":
-                continue
-            if not 0 < value <= LARGEST:
-                null = ", or null" if name == "tensors" else ""
-                raise PlacerError(
-                    f"profile {self.name}: {name} is {str(value)[:24]}",
-                    f"give a whole number above 0{null}",
-                )
         if not self.name.strip() or not f"{self.name}{self.title}{self.family}".isprintable():
             words = f"profile {self.name!r}: name, title and family must be printable"
             raise PlacerError(words, "correct the file")
-        kinds = [(rate.gpu, rate.gpu_count, rate.framework) for rate in self.rates]
-        gpu, count, under = next((kind for kind in kinds if kinds.count(kind) > 1), ("", 0, ""))
-        measured = [(m.gpu, m.device_name, m.precision) for m in self.measurements]
-        twice = len(set(measured)) < len(measured)
-        sample = self.sample
-        wrong_sample = sample is not None and not (
-            sample.strip() and sample.isprintable() and len(sample) <= LONGEST_SAMPLE
-        )
-        for is_wrong, words, hint in (
-            (
-                wrong_sample,
-                f"sample is {(sample or '')[:24]!r}",
-                f"give at most {LONGEST_SAMPLE} characters, such as '16 tokens'",
-            ),
-            (
-                sample and not self.sample_source,
-                "sample has no sample_source",
-                "say where its size is from",
-            ),
-            (
-                sample and self.architecture is not None,
-                "sample beside an architecture, whose samples are sequences",
-                "leave it out",
-            ),
-            (count, f"two rates for {count} x {gpu} under {under}", "keep one"),
-            (twice, "two measurements of one device in one precision", "keep one"),
-            (
-                not self.rates and self.architecture is None,
-                "has no rates",
-                "measure one device with placer profile, or add a published rate",
-            ),
-        ):
-            if is_wrong:
-                raise PlacerError(f"profile {self.name}: {words}", hint)
+        if (fault := next(self._faults(), None)) is not None:
+            raise PlacerError(f"profile {self.name}: {fault[0]}", fault[1])
         if self.compression not in COMPRESSION_BYTES:
             raise unknown("compression", self.compression, COMPRESSION_BYTES)
+
+    def _faults(self) -> Iterator[tuple[str, str]]:
+        """Yield what cannot be, with what to do."""
+        for name in SIZES:
+            value, null = getattr(self, name), ", or null" if name == "tensors" else ""
+            if not (null and value is None) and not 0 < value <= LARGEST:
+                yield f"{name} is {str(value)[:24]}", f"give a whole number above 0{null}"
+        yield from self._sample_faults(self.sample)
+        kinds = [(rate.gpu, rate.gpu_count, rate.framework) for rate in self.rates]
+        for gpu, count, under in kinds:
+            if kinds.count((gpu, count, under)) > 1:
+                yield f"two rates for {count} x {gpu} under {under}", "keep one"
+        measured = [(m.gpu, m.device_name, m.precision) for m in self.measurements]
+        if len(set(measured)) < len(measured):
+            yield "two measurements of one device in one precision", "keep one"
+        if not self.rates and self.architecture is None:
+            yield "has no rates", "measure one device with placer profile, or add a published rate"
+
+    def _sample_faults(self, sample: str | None) -> Iterator[tuple[str, str]]:
+        if sample is None:
+            return
+        if not (sample.strip() and sample.isprintable() and len(sample) <= LONGEST_SAMPLE):
+            hint = f"give at most {LONGEST_SAMPLE} characters, such as '16 tokens'"
+            yield f"sample is {sample[:24]!r}", hint
+        if not self.sample_source:
+            yield "sample has no sample_source", "say where its size is from"
+        if self.architecture is not None:
+            yield "sample beside an architecture, whose samples are sequences", "leave it out"
 
     @property
     def sample_size(self) -> str | None:
@@ -217,10 +204,8 @@ class ModelProfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the known failure that rules a machine out, None if there is none: each device of
         a node keeps a full replica, so more of them do not help.
         """
-        for row in self.out_of_memory:
-            if row.gpu == gpu and row.gpu_count <= gpu_count:
-                return row
-        return None
+        fewer = (row for row in self.out_of_memory if row.gpu_count <= gpu_count)
+        return next((row for row in fewer if row.gpu == gpu), None)
 
     def gradient_bytes(self, compression: str) -> float:
         """Return the bytes of one gradient on the wire, S in the formulas."""
@@ -283,12 +268,9 @@ class ModelProfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
         self, gpu: Gpu, gpu_count: int, catalog: Catalog, node: tuple[float, float, float]
     ) -> Rate | None:
         """Scale the most similar measured device by `device_ratio`."""
-        single = [
-            r
-            for r in self.rates
-            if r.gpu_count == 1 and r.framework == "none" and r.gpu in catalog.gpus
-        ]
-        measured = [r for r in single if catalog.gpus[r.gpu].kind == gpu.kind]
+        kin = {name for name, known in catalog.gpus.items() if known.kind == gpu.kind}
+        alone = [r for r in self.rates if r.gpu_count == 1 and r.framework == "none"]
+        measured = [r for r in alone if r.gpu in kin]
         if not measured:
             return None
         nearest = min(
