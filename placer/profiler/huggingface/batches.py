@@ -74,25 +74,21 @@ def _hidden(asked: Asked) -> dict[str, Any]:
     return {"input_ids": text, "labels": labels, **follows}
 
 
-def _next(asked: Asked) -> dict[str, Any]:
-    text = _text(asked)
-    return {"input_ids": text, "labels": text}
+def _text_with(wanted: Callable[[Asked, Any], dict[str, Any]]) -> Batch:
+    """Make a function that draws tokens and what a model shall find in them."""
+
+    def batch(asked: Asked) -> dict[str, Any]:
+        text = _text(asked)
+        return {"input_ids": text, **wanted(asked, text)}
+
+    return batch
 
 
-def _classes(asked: Asked) -> dict[str, Any]:
-    text = _text(asked)
-    return {"input_ids": text, "labels": text[:, 0] % asked.config.num_labels}
-
-
-def _tags(asked: Asked) -> dict[str, Any]:
-    text = _text(asked)
-    return {"input_ids": text, "labels": text % asked.config.num_labels}
-
-
-def _answers(asked: Asked) -> dict[str, Any]:
-    text = _text(asked)
-    ends = ("start_positions", "end_positions")
-    return {"input_ids": text, **dict.fromkeys(ends, text[:, 0] % asked.tokens)}
+_next = _text_with(lambda _, text: {"labels": text})
+_classes = _text_with(lambda asked, text: {"labels": text[:, 0] % asked.config.num_labels})
+_tags = _text_with(lambda asked, text: {"labels": text % asked.config.num_labels})
+ENDS = ("start_positions", "end_positions")
+_answers = _text_with(lambda asked, text: dict.fromkeys(ENDS, text[:, 0] % asked.tokens))
 
 
 def _pictures(asked: Asked) -> dict[str, Any]:
