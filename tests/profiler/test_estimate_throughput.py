@@ -15,9 +15,9 @@ from placer.profiler.devices import device
 from placer.profiler.estimate.throughput import (
     Constants,
     Family,
+    Speeds,
     Work,
     constants,
-    rates_from_work,
     spread,
     step_time,
 )
@@ -107,7 +107,7 @@ def test_rates_are_ordered_intervals(
     """
     catalog = load_catalog("default")
     work = Work(samples=32, flops=32 * flops, moved_bytes=32 * moved)
-    found = {r.gpu: r for r in rates_from_work(work, family, catalog, precision)}
+    found = {r.gpu: r for r in Speeds(work, family, catalog, precision).rates()}
     assert all(0 < r.low < r.value < r.high or r.high == 10**15 for r in found.values())
     assert found["H100"].value >= found["H100-PCIe"].value
     assert ("T4" in found) == (precision != "bf16")
@@ -118,10 +118,10 @@ def test_every_gpu_of_the_catalog_is_estimated(default: Catalog) -> None:
     interval. In BF16, at which no rate was published, its ends are 1.2 times as far.
     """
     work = Work(samples=32, flops=32 * 24.3e9, moved_bytes=32 * 780e6 + 307e6, kernels=408)
-    found = {r.gpu: r for r in rates_from_work(work, "cnn", default, "fp16")}
+    found = {r.gpu: r for r in Speeds(work, "cnn", default, "fp16").rates()}
     assert set(found) == {g.gpu for g in default.gpus.values() if g.kind == "gpu"}
     assert found["A10"].low < 778.8 < found["A10"].high
-    (other,) = (r for r in rates_from_work(work, "cnn", default, "bf16") if r.gpu == "A10")
+    (other,) = (r for r in Speeds(work, "cnn", default, "bf16").rates() if r.gpu == "A10")
     assert other.high / other.value == pytest.approx(1.2 * found["A10"].high / found["A10"].value)
     assert {r.basis for r in found.values()} == {"estimated"}
 
@@ -142,8 +142,8 @@ def test_a_known_rate_of_another_device_narrows_the_estimate(default: Catalog) -
         moved_bytes=32 * 2273e6 + 2447e6,
         kernels=758,
     )
-    plain = {r.gpu: r for r in rates_from_work(work, "cnn", default, "fp16")}
-    scaled = {r.gpu: r for r in rates_from_work(work, "cnn", default, "fp16", known)}
+    plain = {r.gpu: r for r in Speeds(work, "cnn", default, "fp16").rates()}
+    scaled = {r.gpu: r for r in Speeds(work, "cnn", default, "fp16").rates(known)}
     assert "A10" not in scaled
     assert scaled["T4"].low < 80.78 < scaled["T4"].high
     assert scaled["T4"].high / scaled["T4"].low < plain["T4"].high / plain["T4"].low

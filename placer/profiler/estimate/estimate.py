@@ -15,15 +15,7 @@ from placer.documents.schemas.measured import EstimateCheck, Fits, Known, Memory
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
 from placer.profiler.estimate.counting import FP32_BYTES, Counts, count, count_work, said_plainly
-from placer.profiler.estimate.throughput import (
-    HALF,
-    Work,
-    between,
-    checks,
-    constants_document,
-    rates_from_work,
-    step_times,
-)
+from placer.profiler.estimate.throughput import HALF, Speeds, Work, between, constants_document
 from placer.profiler.torch_import import torch
 from placer.profiler.workload import (
     SAMPLE_SOURCE,
@@ -325,13 +317,13 @@ def estimate(
     fitting = fits(parts, samples, catalog)
     at_once = {fit.gpu: samples if given else _at_once(fit, samples) for fit in fitting}
     works = _works(workload, counts, {samples, *at_once.values()}, precision)
+    speeds = {size: Speeds(work, family, catalog, precision) for size, work in works.items()}
     rates = {
         rate.gpu: rate
-        for size in works
-        for rate in rates_from_work(works[size], family, catalog, precision, known)
+        for size, its in speeds.items()
+        for rate in its.rates(known)
         if at_once.get(rate.gpu, samples) == size
     }
-    times = step_times(works[samples], family, catalog, precision)
     return Estimate(
         workload=workload,
         gradients=sizes,
@@ -343,8 +335,8 @@ def estimate(
         memory=parts,
         fits=fitting,
         rates=tuple(rates[name] for name in catalog.gpus if name in rates),
-        checks=checks(works[samples], family, catalog, precision, known),
-        limits={gpu: time.limit for gpu, time in times.items()},
+        checks=speeds[samples].checks(known),
+        limits={gpu: time.limit for gpu, time in speeds[samples].times.items()},
         least_microbatch=min(
             (at_once[fit.gpu] for fit in fitting if fit.largest_microbatch), default=samples
         ),

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -203,58 +203,6 @@ OTHER_GPU = 1.3
 """And on GPUs of which no rate was published: assumed; software gets less out of the fastest."""
 
 
-def rates_from_work(
-    work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate] = ()
-) -> tuple[Rate, ...]:
-    """Estimate the rate of each GPU of a catalog, in its order; without GPUs that lack the
-    precision, and those that are known.
-    """
-    measured = _of_one_gpu(known, catalog)
-    without = {r.gpu for r in measured}
-    times = step_times(work, family, catalog, precision)
-    return tuple(
-        _rate(work, family, gpu, precision, measured, times)
-        for gpu in times
-        if gpu not in without and times[gpu].total > 0
-    )
-
-
-def step_times(work: Work, family: str, catalog: Catalog, precision: str) -> dict[str, StepTime]:
-    """Estimate the seconds of a microbatch on each GPU that has the precision, with what limits
-    it.
-    """
-    times = {
-        gpu.gpu: step_time(work, device_of(gpu), family, precision, constants())
-        for gpu in catalog.gpus.values()
-        if gpu.kind == "gpu"
-    }
-    return {name: time for name, time in times.items() if time is not None}
-
-
-def checks(
-    work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate]
-) -> tuple[EstimateCheck, ...]:
-    """Compare each known rate of one GPU with what would have been estimated without it."""
-
-    def error(rate: Rate, others: Sequence[Rate]) -> float | None:
-        found = rates_from_work(work, family, catalog, precision, others)
-        return next((r.value / rate.value - 1 for r in found if r.gpu == rate.gpu), None)
-
-    checks, measured = [], _of_one_gpu(known, catalog)
-    for rate in measured:
-        others, alone = [r for r in measured if r.gpu != rate.gpu], error(rate, ())
-        if alone is not None:
-            checks.append(
-                EstimateCheck(
-                    gpu=rate.gpu,
-                    samples_per_second=rate.value,
-                    never_measured=alone,
-                    other_device=error(rate, others) if others else None,
-                )
-            )
-    return tuple(checks)
-
-
 def spread(family: str, gpu: str, precision: str, *, scaled: bool = False) -> float:
     """Return the factor between an estimate and the ends of its interval."""
     its = constants()
@@ -263,48 +211,86 @@ def spread(family: str, gpu: str, precision: str, *, scaled: bool = False) -> fl
     return wide * (1.0 if gpu in constants_document()["published_gpus"] else OTHER_GPU)
 
 
-def _of_one_gpu(known: Sequence[Rate], catalog: Catalog) -> list[Rate]:
-    """List the rates of one GPU of the catalog without a framework."""
-    gpus = {name for name, gpu in catalog.gpus.items() if gpu.kind == "gpu"}
-    return [r for r in known if (r.gpu_count, r.framework) == (1, "none") and r.gpu in gpus]
+@dataclass(frozen=True)
+class Speeds:
+    """How fast the GPUs of a catalog do a microbatch of a model of some family at a precision."""
 
+    work: Work
+    family: str
+    catalog: Catalog
+    precision: str
 
-def _rate(
-    work: Work,
-    family: str,
-    gpu: str,
-    precision: str,
-    known: Sequence[Rate],
-    times: dict[str, StepTime],
-) -> Rate:
-    """Estimate a rate from the known one of the device whose step takes most alike, else from the
-    formula alone.
-    """
-    time, its = times[gpu], constants()
-    name = family if family in its.families and family != OTHER else "all published models"
-    words = f"FLOPs, bytes and kernels of a step over data-sheet figures, efficiency of {name}"
-    alike = [
-        (abs(math.log(there.total / time.total)), rate.gpu, rate)
-        for rate in known
-        if (there := times.get(rate.gpu)) is not None and there.total > 0
-    ]
-    if alike:
-        rate = min(alike, key=lambda row: row[:2])[2]
-        ratio = times[rate.gpu].total / time.total
-        wide = spread(family, gpu, precision, scaled=True)
-        value, low, high = rate.value * ratio, rate.low * ratio / wide, rate.high * ratio * wide
-        source = f"{ratio:.2f} x the {rate.basis} rate of {rate.gpu}, by {words}"
-    else:
-        value, wide = work.samples / time.total, spread(family, gpu, precision)
-        low, high = value / wide, value * wide
-        source = f"{words} ({precision}, {work.samples:g} samples at once, {time.limit})"
-    return Rate(
-        gpu=gpu,
-        gpu_count=1,
-        framework="none",
-        value=min(value, LARGEST),
-        low=min(low, LARGEST),
-        high=min(high, LARGEST),
-        basis="estimated",
-        source=source,
-    )
+    @cached_property
+    def times(self) -> dict[str, StepTime]:
+        """Seconds of a microbatch on each GPU that has the precision, with what limits it."""
+        gpus = [gpu for gpu in self.catalog.gpus.values() if gpu.kind == "gpu"]
+        each = (
+            step_time(self.work, device_of(gpu), self.family, self.precision, constants())
+            for gpu in gpus
+        )
+        return {gpu.gpu: t for gpu, t in zip(gpus, each, strict=True) if t is not None}
+
+    def rates(self, known: Sequence[Rate] = ()) -> tuple[Rate, ...]:
+        """Estimate the rate of each GPU of the catalog, in its order; without GPUs that lack the
+        precision, and those that are known.
+        """
+        measured = self._of_one_gpu(known)
+        without = {r.gpu for r in measured}
+        wanted = (gpu for gpu, time in self.times.items() if gpu not in without and time.total > 0)
+        return tuple(self._rate(gpu, measured) for gpu in wanted)
+
+    def checks(self, known: Sequence[Rate]) -> tuple[EstimateCheck, ...]:
+        """Compare each known rate of one GPU with what would have been estimated without it."""
+        measured, checks = self._of_one_gpu(known), []
+        for rate in measured:
+            if rate.gpu not in self.times or self.times[rate.gpu].total <= 0:
+                continue
+            others = [r for r in measured if r.gpu != rate.gpu]
+            alone, beside = (self._rate(rate.gpu, of).value for of in ((), others))
+            checks.append(
+                EstimateCheck(
+                    gpu=rate.gpu,
+                    samples_per_second=rate.value,
+                    never_measured=alone / rate.value - 1,
+                    other_device=beside / rate.value - 1 if others else None,
+                )
+            )
+        return tuple(checks)
+
+    def _of_one_gpu(self, known: Sequence[Rate]) -> list[Rate]:
+        """List the rates of one GPU of the catalog without a framework."""
+        gpus = {name for name, gpu in self.catalog.gpus.items() if gpu.kind == "gpu"}
+        return [r for r in known if (r.gpu_count, r.framework) == (1, "none") and r.gpu in gpus]
+
+    def _rate(self, gpu: str, known: Sequence[Rate]) -> Rate:
+        """Estimate a rate from the known one of the device whose step takes most alike, else from
+        the formula alone.
+        """
+        time, its, family = self.times[gpu], constants(), self.family
+        name = family if family in its.families and family != OTHER else "all published models"
+        words = f"FLOPs, bytes and kernels of a step over data-sheet figures, efficiency of {name}"
+        alike = [
+            (abs(math.log(there.total / time.total)), rate.gpu, rate)
+            for rate in known
+            if (there := self.times.get(rate.gpu)) is not None and there.total > 0
+        ]
+        wide = spread(family, gpu, self.precision, scaled=bool(alike))
+        if alike:
+            rate = min(alike, key=lambda row: row[:2])[2]
+            ratio = self.times[rate.gpu].total / time.total
+            value, low, high = rate.value * ratio, rate.low * ratio / wide, rate.high * ratio * wide
+            source = f"{ratio:.2f} x the {rate.basis} rate of {rate.gpu}, by {words}"
+        else:
+            value, samples = self.work.samples / time.total, self.work.samples
+            low, high = value / wide, value * wide
+            source = f"{words} ({self.precision}, {samples:g} samples at once, {time.limit})"
+        return Rate(
+            gpu=gpu,
+            gpu_count=1,
+            framework="none",
+            value=min(value, LARGEST),
+            low=min(low, LARGEST),
+            high=min(high, LARGEST),
+            basis="estimated",
+            source=source,
+        )
