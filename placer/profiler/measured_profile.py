@@ -5,14 +5,11 @@ that is there already.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
-from typing import TypeVar
 
 from placer.errors import PlacerError, unknown
-from placer.profiler.devices import DeviceFacts
 from placer.profiler.estimate.estimate import Estimate
-from placer.profiler.steps.session import Findings
 from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
 from placer.records import replace
 from placer.units import counted
@@ -43,55 +40,6 @@ class Sizes:
     sample_source: str | None = None
 
 
-SizesType = TypeVar("SizesType", bound=Sizes | ModelProfile)
-
-
-def measurement_of(
-    findings: Findings,
-    facts: DeviceFacts,
-    *,
-    flops_per_sample: float | None,
-    peak_flops: float | None,
-    loading_seconds_per_sample: float | None,
-    date: str,
-    command: str,
-    partial: bool,
-) -> Measurement | None:
-    """Turn what was measured in one precision into a row of the profile. None if no step was timed.
-
-    flops_per_sample, peak_flops: Operations of a sample and FLOP/s of the device in this precision,
-        where known.
-    loading_seconds_per_sample: Of the dataset, if one was measured.
-    """
-    if not findings.rates:
-        return None
-    timings = [findings.timings[size] for size in findings.rates]
-    if findings.accumulated is not None and findings.accumulated.blocks:
-        timings.append(findings.accumulated)
-    points = tuple(timing.point(flops_per_sample, peak_flops) for timing in timings)
-    failed = findings.smallest_failed
-    made = Measurement(
-        **asdict(facts),
-        precision=findings.precision,
-        date=date,
-        command=command,
-        points=points,
-        knee_batch_size=findings.knee,
-        largest_batch_size=max(findings.rates),
-        failed_batch_size=failed,
-        failure=None if failed is None else findings.failed[failed],
-        flops_per_sample=flops_per_sample,
-        loading_seconds_per_sample=loading_seconds_per_sample,
-        loading_share=None,
-        partial=partial or any(point.partial for point in points),
-    )
-    if loading_seconds_per_sample is None:
-        return made
-    # Share of a step that would wait for its samples, if nothing loads them beside it.
-    loading = loading_seconds_per_sample * made.best.batch_size * made.best.accumulation
-    return replace(made, loading_share=loading / (loading + made.best.step.median))
-
-
 def rate_of(measurements: Sequence[Measurement]) -> Rate:
     """Return the rate of one device: of its fastest precision, at the knee, accumulated if
     measured. Of two devices that the catalog calls by one name, the one measured last counts.
@@ -115,14 +63,6 @@ def rate_of(measurements: Sequence[Measurement]) -> Rate:
         f"{fastest.precision}, batch {batch}, "
         f"{fastest.date}: median of {point.steps:,} steps, {point.confidence:.0%} interval{how}",
     )
-
-
-def merged_measurements(
-    old: Iterable[Measurement], new: Sequence[Measurement]
-) -> tuple[Measurement, ...]:
-    """Put new measurements after old ones of other devices and precisions."""
-    again = {(m.gpu, m.device_name, m.precision) for m in new}
-    return (*(m for m in old if (m.gpu, m.device_name, m.precision) not in again), *new)
 
 
 def main_measurement(measurements: Sequence[Measurement]) -> Measurement:
@@ -217,15 +157,6 @@ def profile_of(
 
 def _is_plain(rate: Rate) -> bool:
     return rate.gpu_count == 1 and rate.framework == "none"
-
-
-def with_memory(sizes: SizesType, estimated: Estimate) -> SizesType:
-    """Replace the memory of some sizes by the estimated one."""
-    source = (
-        f"estimated for {estimated.microbatch:,} at once in {estimated.precision} "
-        f"with {estimated.optimizer}"
-    )
-    return replace(sizes, device_memory_bytes=estimated.device_memory_bytes, memory_source=source)
 
 
 def estimated_profile(

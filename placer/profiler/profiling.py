@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from placer.errors import PlacerError
@@ -20,13 +20,10 @@ from placer.profiler.measured_profile import (
     known_rates,
     main_measurement,
     measured_rates,
-    measurement_of,
-    merged_measurements,
     profile_of,
     with_estimates,
-    with_memory,
 )
-from placer.profiler.steps.session import Session
+from placer.profiler.steps.session import Findings, Session
 from placer.profiler.workload import (
     SAMPLE_SOURCE,
     StepFunction,
@@ -34,6 +31,7 @@ from placer.profiler.workload import (
     gradient_sizes,
     sizes_of_module,
 )
+from placer.records import replace
 from placer.workload.measurement import Measurement
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
@@ -80,8 +78,10 @@ class Profiling(Session):
         self._estimate(main_measurement(rows), known_rates(self.old, measured_rates(rows)))
 
     def _rows(self) -> tuple[Measurement, ...]:
-        """Merge old measurements and new ones."""
-        return merged_measurements(self.old.measurements if self.old else (), self.measurements)
+        """Put new measurements after old ones of other devices and precisions."""
+        old, new = self.old.measurements if self.old else (), self.measurements
+        again = {(m.gpu, m.device_name, m.precision) for m in new}
+        return (*(m for m in old if (m.gpu, m.device_name, m.precision) not in again), *new)
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -90,23 +90,40 @@ class Profiling(Session):
             return ()
         if self._facts is None:
             self._facts = facts(self.plan.device, self.plan.threads)
-        known, today = self._facts, dt.datetime.now(dt.UTC).date().isoformat()
+        timed = [findings for findings in self.findings if findings.rates]
+        return tuple(self._measurement(findings, self._facts) for findings in timed)
+
+    def _measurement(self, findings: Findings, known: DeviceFacts) -> Measurement:
+        """Turn what was measured in one precision into a row of the profile."""
         flops = None if self.estimate is None else self.estimate.flops_per_sample or None
-        sheet = device(known.gpu)
-        made = [
-            measurement_of(
-                findings,
-                known,
-                flops_per_sample=flops,
-                peak_flops=None if sheet is None else sheet.peak(findings.precision),
-                loading_seconds_per_sample=self.loading_seconds_per_sample,
-                date=today,
-                command=self.command,
-                partial=not self._ended and findings is self.findings[-1],
-            )
-            for findings in self.findings
-        ]
-        return tuple(row for row in made if row is not None)
+        sheet, loading_s = device(known.gpu), self.loading_seconds_per_sample
+        peak = None if sheet is None else sheet.peak(findings.precision)
+        timings = [findings.timings[size] for size in findings.rates]
+        if findings.accumulated is not None and findings.accumulated.blocks:
+            timings.append(findings.accumulated)
+        points = tuple(timing.point(flops, peak) for timing in timings)
+        is_at_work = not self._ended and findings is self.findings[-1]
+        failed = findings.smallest_failed
+        made = Measurement(
+            **asdict(known),
+            precision=findings.precision,
+            date=dt.datetime.now(dt.UTC).date().isoformat(),
+            command=self.command,
+            points=points,
+            knee_batch_size=findings.knee,
+            largest_batch_size=max(findings.rates),
+            failed_batch_size=failed,
+            failure=None if failed is None else findings.failed[failed],
+            flops_per_sample=flops,
+            loading_seconds_per_sample=loading_s,
+            loading_share=None,
+            partial=is_at_work or any(point.partial for point in points),
+        )
+        if loading_s is None:
+            return made
+        # Share of a step that would wait for its samples, if nothing loads them beside it.
+        loading = loading_s * made.best.batch_size * made.best.accumulation
+        return replace(made, loading_share=loading / (loading + made.best.step.median))
 
     def profile(self) -> ModelProfile | None:
         """Build the profile with all that was measured so far; None if nothing was."""
@@ -115,8 +132,10 @@ class Profiling(Session):
         rows, sizes = self._rows(), self.sizes
         known, old = known_rates(self.old, measured_rates(rows)), self.old.rates if self.old else ()
         estimated: Sequence[Rate] = [rate for rate in old if rate.basis == "estimated"]
-        if self.estimate is not None:
-            estimated, sizes = self.estimate.rates, with_memory(sizes, self.estimate)
+        if (its := self.estimate) is not None:
+            estimated, memory = its.rates, its.device_memory_bytes
+            how = f"{its.microbatch:,} at once in {its.precision} with {its.optimizer}"
+            sizes = replace(sizes, device_memory_bytes=memory, memory_source=f"estimated for {how}")
         own = self.subject.target_batch_size if isinstance(self.subject, Workload) else None
         return profile_of(
             sizes,

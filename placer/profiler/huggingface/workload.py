@@ -65,13 +65,28 @@ def from_config(path: str | Path, tokens: int | None = None) -> Workload:
     load_torch()
     if DIFFUSION in asked.values:
         return diffusion_model(asked)
-    transformers = _load_transformers()
+    # Read when it is imported: even a model that asks for pretrained parts then finds no network.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    transformers = installed("transformers", "hf: needs Hugging Face transformers", "hf")
     with making(asked.file, "transformers", transformers.logging):
         config = _config(transformers, asked.values)
         _prepare_for_training(config)
         task, module = _make(transformers, asked, config)
         _untie(asked, config, module)
-    return _workload(asked, config, task, module, tokens)
+    length = _length(asked, config, task, tokens)
+    return Workload(
+        name=asked.name,
+        title=f"{type(module).__name__}, "
+        f"{task.words.format(tokens=length, size=image_size(config))}",
+        family="cnn" if config.model_type in CONVOLUTIONAL else "transformer",
+        # A configuration may name FP16; training keeps weights in FP32 and uses autocast.
+        module=module.float(),
+        batch=lambda samples, device: task.batch(Asked(module, config, samples, length, device)),
+        loss=_loss,
+        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-4),
+        source=f"hf {asked.file.name}",
+        architecture=_architecture(asked, config, module, length) if task is CAUSAL else None,
+    )
 
 
 def _config(transformers: ModuleType, values: Mapping[str, Any]) -> Any:
@@ -100,25 +115,6 @@ def _with_flags(transformers: ModuleType, values: Mapping[str, Any]) -> dict[str
         return bool(value) if name in flags and type(value) is int else value
 
     return {name: read(name, value) for name, value in values.items()}
-
-
-def _workload(
-    asked: Configuration, config: Any, task: Task, module: Any, tokens: int | None
-) -> Workload:
-    length = _length(asked, config, task, tokens)
-    return Workload(
-        name=asked.name,
-        title=f"{type(module).__name__}, "
-        f"{task.words.format(tokens=length, size=image_size(config))}",
-        family="cnn" if config.model_type in CONVOLUTIONAL else "transformer",
-        # A configuration may name FP16; training keeps weights in FP32 and uses autocast.
-        module=module.float(),
-        batch=lambda samples, device: task.batch(Asked(module, config, samples, length, device)),
-        loss=_loss,
-        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-4),
-        source=f"hf {asked.file.name}",
-        architecture=_architecture(asked, config, module, length) if task is CAUSAL else None,
-    )
 
 
 def _length(asked: Configuration, config: Any, task: Task, tokens: int | None) -> int:
@@ -207,13 +203,6 @@ def _unpacked(device: torch.device) -> Iterator[None]:
     finally:
         for name, function in found.items():
             setattr(masking, name, function)
-
-
-def _load_transformers() -> ModuleType:
-    # Read when it is imported: even a model that asks for pretrained parts then finds no network.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    loaded: ModuleType = installed("transformers", "hf: needs Hugging Face transformers", "hf")
-    return loaded
 
 
 def _prepare_for_training(config: Any) -> None:
