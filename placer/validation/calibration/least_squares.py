@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from placer.errors import PlacerError
+from placer.errors import installed
 from placer.validation.calibration.parameters import (
     CONSTANTS,
     SCALE,
@@ -194,7 +194,6 @@ class Solution:
     values: dict[Parameter, float]
     errors: dict[Parameter, float]
     weights: tuple[float, ...]
-    residuals: Array
     freedom: int
 
     def at_limit(self, parameter: Parameter) -> bool:
@@ -210,14 +209,13 @@ def solve(
     """Fit what the runs tell. soft_l1 loss on relative errors; fitted twice, the second time with a
     scale from the residuals of the first.
     """
-    least_squares = _least_squares()
+    optimize = installed("scipy.optimize", "placer profile runs needs SciPy", "calibrate")
     chosen = choose(equations, asked)
     start = {p: (near or {}).get(p, value) for p, value in chosen.items()}
     parameters = list(start)
     if not parameters:
-        found = equations.residuals({})
         ones = (1.0,) * len(equations.runs)
-        return Solution(values={}, errors={}, weights=ones, residuals=found, freedom=equations.size)
+        return Solution(values={}, errors={}, weights=ones, freedom=equations.size)
     steps = np.array([p.step for p in parameters])
     limits = np.array([p.limits for p in parameters]).T / steps
 
@@ -226,7 +224,7 @@ def solve(
 
     x, softness = np.array([start[p] for p in parameters]) / steps, SOFTEST
     for _ in range(2):
-        fit = least_squares(
+        fit = optimize.least_squares(
             lambda x: equations.residuals(values(x)),
             np.clip(x, *limits),
             lambda x: equations.jacobian(values(x), parameters),
@@ -248,7 +246,6 @@ def solve(
         },
         errors=dict(zip(parameters, errors, strict=True)),
         weights=tuple(equations.by_run(weights)),
-        residuals=fit.fun,
         freedom=freedom,
     )
 
@@ -261,12 +258,3 @@ def _standard_errors(
     weighted = jacobian * np.sqrt(weights)[:, None]
     covariance = np.linalg.pinv(weighted.T @ weighted, rcond=1e-12)
     return [float(v) for v in max(float(sigma), LEAST_SIGMA) * np.sqrt(np.diag(covariance))]
-
-
-def _least_squares() -> Callable[..., Any]:
-    try:
-        from scipy.optimize import least_squares
-    except ImportError:
-        raise PlacerError("placer profile runs needs SciPy", "pip install scipy") from None
-    solver: Callable[..., Any] = least_squares
-    return solver
