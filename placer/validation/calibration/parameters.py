@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.cost_model.estimate import workers_of
 from placer.documents.schemas.measured import Fit
 from placer.market.catalog import device_name
 from placer.records import replace
@@ -96,10 +97,10 @@ Values = Mapping[Parameter, float]
 
 def rates_of(run: MeasuredRun) -> list[Parameter]:
     """List the speeds of the machines of a run, each once."""
-    parameters = {}
-    for pool, _ in run.machines(run.problem):
+    parameters, framework = {}, "none" if run.alone else run.problem.transport
+    for pool, _ in workers_of(run.placement, run.problem):
         rate = pool.alone if run.alone else pool.shared
-        key = (run.model, rate.gpu, str(rate.gpu_count), run.framework)
+        key = (run.model, rate.gpu, str(rate.gpu_count), framework)
         known = rate.basis in ("measured", "published")
         parameters[key] = Parameter(RATE, key, rate.value, "samples/s", known)
     return list(parameters.values())
@@ -232,10 +233,6 @@ class Equations:
         ends = np.cumsum([0, *(1 + sum(part is not None for part in each) for each in parts)])
         self._of_run = [slice(int(start), int(stop)) for start, stop in pairwise(ends)]
         self.size = int(ends[-1])
-
-    def without(self, left: Collection[MeasuredRun]) -> Equations:
-        """Build the equations of all other runs."""
-        return Equations([run for run in self.runs if run not in left], self)
 
     def residuals(self, values: Values) -> Array:
         """Compute the relative errors, run after run."""

@@ -250,7 +250,7 @@ def left_out_errors(
         groups = [runs[i::MOST_FITS] for i in range(min(MOST_FITS, len(runs)))]
     errors: dict[int, float | None] = {}
     for group in groups:
-        others = equations.without(group)
+        others = Equations([run for run in runs if run not in group], equations)
         values = solve(others, asked, near).values if others.runs else {}
         overlay = overlay_of(values, others.runs)
         errors |= {id(run): error_of(run, overlay) if values else None for run in group}

@@ -21,7 +21,6 @@ from placer.problem.exchange import Phase
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.validation.calibration.run_log import run_log_row
@@ -90,18 +89,9 @@ class MeasuredRun:
         return self.problem.batch / self.step_s
 
     @property
-    def framework(self) -> str:
-        """What slows the workers down beside the calculation."""
-        return "none" if self.alone else self.problem.transport
-
-    @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Pairs of places with workers, each once, sorted."""
         return tuple(combinations(self.placement.places, 2))
-
-    def machines(self, problem: Problem) -> list[tuple[Pool, int]]:
-        """Return the offers and speeds behind the groups, as a problem knows them."""
-        return workers_of(self.placement, problem)
 
     def hosts(self) -> set[str]:
         """Return the classes of averaging time of the workers."""
@@ -115,7 +105,8 @@ class MeasuredRun:
             catalog=overlay.over_catalog(self.problem.catalog),
             calibration=overlay.calibration,
         )
-        return step_seconds(self.machines(problem), self.placement, self.phases, problem, EXPECTED)
+        machines = workers_of(self.placement, problem)
+        return step_seconds(machines, self.placement, self.phases, problem, EXPECTED)
 
 
 def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
