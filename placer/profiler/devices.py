@@ -88,32 +88,25 @@ def device_of(gpu: Gpu) -> Device:
     )
 
 
-def catalog_name(torch_name: str, memory_bytes: float | None = None) -> str | None:
-    """Name in the catalog of what ``torch.cuda.get_device_name()`` says; None if the catalog has no
-    such GPU, or the device has less memory (``total_memory``) as a slice of a GPU (MIG) does.
+def gpu_name(torch_name: str, memory_bytes: float | None = None) -> str:
+    """Name in rates what ``torch.cuda.get_device_name()`` says: as the catalog does, else without
+    the maker. A device with less memory (``total_memory``) than the catalog's, as a slice of a GPU
+    (MIG) has, is another one.
 
-    >>> catalog_name("NVIDIA A100-SXM4-40GB", 42_298_834_944), catalog_name("Tesla T4")
+    >>> gpu_name("NVIDIA A100-SXM4-40GB", 42_298_834_944), gpu_name("Tesla T4")
     ('A100-40', 'T4')
-    >>> catalog_name("NVIDIA GeForce RTX 4080") is None
-    True
+    >>> gpu_name("NVIDIA GeForce RTX 4080")
+    'GeForce-RTX-4080'
     """
     short = _MAKERS.sub("", torch_name.strip()).lower()
-    for name, row in _table().items():
-        if short in row["torch_names"].lower().split(";"):
-            whole = _shipped_gpus()[name].memory_gib * GIB
-            low, high = _OWN_MEMORY
-            return name if memory_bytes is None or low <= memory_bytes / whole <= high else None
-    return None
-
-
-def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:
-    """Name of a GPU in rates: the catalog's, else its own without the maker's.
-
-    >>> gpu_name("Tesla T4"), gpu_name("NVIDIA GeForce RTX 4080")
-    ('T4', 'GeForce-RTX-4080')
-    """
-    own = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^((NVIDIA|Tesla)\s+)+", "", device_name))
-    return catalog_name(device_name, memory_bytes) or own.strip("-") or "gpu"
+    rows = _table().items()
+    name = next((gpu for gpu, r in rows if short in r["torch_names"].lower().split(";")), None)
+    if name is not None:
+        whole, (low, high) = _shipped_gpus()[name].memory_gib * GIB, _OWN_MEMORY
+        if memory_bytes is None or low <= memory_bytes / whole <= high:
+            return name
+    own = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^((NVIDIA|Tesla)\s+)+", "", torch_name))
+    return own.strip("-") or "gpu"
 
 
 @lru_cache(maxsize=1)

@@ -103,7 +103,7 @@ class Profiling(Session):
             timings.append(findings.accumulated)
         points = tuple(timing.point(flops, peak) for timing in timings)
         is_at_work = not self._ended and findings is self.findings[-1]
-        failed = findings.smallest_failed
+        failed = min(findings.failed, default=None)
         made = Measurement(
             **asdict(known),
             precision=findings.precision,

@@ -190,7 +190,7 @@ def _made(returned: Any, target: str) -> Workload | StepFunction:
             module=returned[0],
             batch=_batch_maker(returned[1]),
             loss=returned[2] if len(returned) == 3 else default_loss,
-            optimizer=adamw,
+            optimizer=torch.optim.AdamW,  # usual in the family that is trained most
             source=target,
         )
     if callable(returned) and not isinstance(returned, (type, torch.nn.Module)):
@@ -271,8 +271,3 @@ def default_loss(module: Any, batch: Any) -> Any:
     while isinstance(result, (list, tuple)) and result:
         result = result[0]
     return result.float().mean()
-
-
-def adamw(parameters: Iterable[Any]) -> Any:
-    """Build AdamW, the usual optimizer of the family that is trained most."""
-    return torch.optim.AdamW(parameters)

@@ -133,7 +133,10 @@ def gradient_sizes(workload: Workload) -> GradientSizes:
     """Count the gradients of a step; nothing is run, but once a model with lazy modules. Raises
     `PlacerError` if nothing can be trained, or the first batch of lazy modules fails.
     """
-    _shape_lazy_parameters(workload)
+    if any(torch.nn.parameter.is_lazy(p) for p in workload.module.parameters()):
+        words = f"model '{workload.name}' fails with {SAMPLES} samples on cpu"
+        with in_one_line(words, "correct the model, its batches or its loss"), torch.no_grad():
+            workload.loss(workload.module, workload.batch(SAMPLES, torch.device("cpu")))
     return sizes_of_module(workload.module, f"model '{workload.name}'")
 
 
@@ -172,15 +175,6 @@ def sizes_of_module(module: Any, words: str) -> GradientSizes:
 
 def _elements(tensors: list[Any]) -> int:
     return sum(int(tensor.numel()) for tensor in tensors)
-
-
-def _shape_lazy_parameters(workload: Workload) -> None:
-    """Give lazy modules their shapes by a first batch."""
-    if not any(torch.nn.parameter.is_lazy(p) for p in workload.module.parameters()):
-        return
-    words = f"model '{workload.name}' fails with {SAMPLES} samples on cpu"
-    with in_one_line(words, "correct the model, its batches or its loss"), torch.no_grad():
-        workload.loss(workload.module, workload.batch(SAMPLES, torch.device("cpu")))
 
 
 def twin_on(module: torch.nn.Module, device: torch.device | str) -> torch.nn.Module:

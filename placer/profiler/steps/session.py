@@ -63,11 +63,6 @@ class Findings:
         """Smallest batch size within 5 % of the most samples/s; once chosen it stays."""
         return knee(self.rates) if self.chosen is None else self.chosen
 
-    @property
-    def smallest_failed(self) -> int | None:
-        """Smallest batch size that ran out of memory."""
-        return min(self.failed, default=None)
-
 
 def search(
     probe: Probe,
@@ -123,8 +118,7 @@ def _at_end(findings: Findings, size: int, most: int, left: float) -> bool:
 
 def _narrow(fits: Callable[[int, int], bool], findings: Findings) -> None:
     """Halve the gap between the largest batch size that fits and the smallest that does not."""
-    failed = findings.smallest_failed
-    assert failed is not None
+    failed = min(findings.failed)
     while not findings.rates:
         if failed == 1:
             raise PlacerError(

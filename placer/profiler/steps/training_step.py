@@ -58,12 +58,6 @@ def autocast(precision: str, device: Any) -> AbstractContextManager[Any]:
     return made
 
 
-def grad_scaler(precision: str, device: Any) -> Any | None:
-    """Return loss scaling, which only fp16 needs; None elsewhere."""
-    scales = precision == "fp16" and device.type in ("cuda", "cpu")
-    return torch.amp.GradScaler(device.type) if scales else None
-
-
 @contextmanager
 def products(precision: str) -> Iterator[None]:
     """Let fp32 products be TensorFloat-32 for ``tf32`` alone: cuDNN would use it for fp32 too."""
@@ -104,7 +98,8 @@ class TrainingStep:
         self.optimizer = workload.optimizer(trained)
         for group in self.optimizer.param_groups:
             group["lr"] = 0.0
-        self.scaler = grad_scaler(precision, device)
+        scales = precision == "fp16" and device.type in ("cuda", "cpu")  # no other needs it
+        self.scaler: Any = torch.amp.GradScaler(device.type) if scales else None
         workload.module.train()
         self.optimizer.zero_grad(set_to_none=True)
 
