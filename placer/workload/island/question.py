@@ -99,11 +99,6 @@ class Question(Struct, frozen=True, kw_only=True):
         """What runs inside the island."""
         return carrier(self.hardware.gpu, self.transport)
 
-    def room_bytes(self, microbatch: int) -> float:
-        """Return the bytes of a device that a microbatch may fill: of one sequence all."""
-        free = self.wishes.headroom if microbatch > 1 else 0.0
-        return (1 - free) * self.hardware.gpu.memory_gib * GIB
-
     @property
     def kind(self) -> Kind:
         """What decides which plans are tried."""
@@ -282,13 +277,13 @@ def early_refusal(question: Question) -> Refusal | None:
 def no_plan_refusal(question: Question) -> Refusal:
     """Name the plan that needs least, and what it lacks: bytes of device or host, or sequences."""
     hardware, count = question.hardware, question.wishes.microbatch or 1
-    room = question.room_bytes(count)
+    free = question.wishes.headroom if count > 1 else 0.0  # one sequence may fill all
+    room = (1 - free) * hardware.gpu.memory_gib * GIB
     needs = [(c.memory.of_microbatch(count).total, c) for c in question.kind.candidates]
     fitting = [c for need, c in needs if need <= room]
     if not fitting:
         need, nearest = min(needs, key=lambda pair: pair[0])
         plan = replace(nearest.plan, microbatch=count)
-        free = 1 - room / (hardware.gpu.memory_gib * GIB)
         kept = f", {free:.0%} of them kept free" if free > 0 else ""
         return Refusal(
             code="memory",
