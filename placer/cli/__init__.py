@@ -50,11 +50,11 @@ COMMANDS = {
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
 ROOMS = {
-    "ask": "recommend pareto estimate explain portfolio",
+    "ask": "recommend estimate portfolio",
     "book": "models offers",
     "measure": "profile reproduce",
     "launch": "run export",
-    "files": "bill report watch serve validate",
+    "files": "serve validate",
 }
 """Commands with a module of their name, by what a user does with them."""
 PATHS = {
@@ -62,7 +62,10 @@ PATHS = {
     "try": "ask.try_prices",
     "whatif": "ask.worlds:whatif_command",
     "robust": "ask.worlds:robust_command",
+    "explain": "ask.limits:explain_command",
+    "pareto": "ask.limits:pareto_command",
     "mcp": "files.serve:mcp_command",
+    **{name: f"files.saved:{name}_command" for name in ("bill", "report", "watch")},
 }
 """Where each command lies; see `LazyGroup`."""
 FORMS = {
@@ -76,7 +79,7 @@ FORMS = {
         "runs": "measure.calibration:runs_command",
     },
     "run": {"--rehearse": "launch.rehearse"},
-    "report": {"--diff": "files.report:diff_command"},
+    "report": {"--diff": "files.saved:diff_command"},
     "validate": {"--schema": "files.validate:schema_command"},
 }
 """Forms of commands by the word that asks for them: each has options of its own."""

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.advice.worlds.whatif import apply
-from placer.cli.ask import estimate, explain, pareto, recommend, worlds
+from placer.cli.ask import estimate, limits, recommend, worlds
 from placer.cli.command import OWN_FILES
 from placer.documents.result_parts import request_document
 from placer.documents.schemas import schema_document
@@ -30,7 +30,7 @@ from placer.problem.words.wishes import CHANGES, INSIDE, TRAINING, WISHES, Wish
 from placer.report.question import NO_WISH
 
 SEARCHES = [
-    *(module.command for module in (recommend, explain, pareto)),
+    *(recommend.command, limits.explain_command, limits.pareto_command),
     *(worlds.whatif_command, worlds.sweep_command, worlds.robust_command),
 ]
 BY_HAND = [estimate.command]
