@@ -22,6 +22,8 @@ from placer.report.draw.wrapping import NARROWEST, labelled, wrapped
 
 PIPED_WIDTH = 120
 """Columns when the output is no terminal and COLUMNS does not say."""
+LABELS = 9
+"""Columns of the labels of the default answer."""
 COLOURS = ("green", "cyan", "yellow", "red")
 
 
@@ -59,11 +61,11 @@ def tell(text: str = "", style: str = "", *, whole: bool = False) -> None:
 
 
 def print_labelled(
-    pairs: Iterable[tuple[str, str]], *, stderr: bool = False, style: str = "cyan", column: int = 0
+    pairs: Sequence[tuple[str, str]], *, stderr: bool = False, style: str = "cyan"
 ) -> None:
-    """Print labelled lines, the labels in a colour, the texts from a column on."""
+    """Print labelled lines, the labels in a colour, the texts from column `LABELS` on."""
     stream = sys.stderr if stderr else sys.stdout
-    for label, text in labelled(list(pairs), screen_width(stream), column):
+    for label, text in labelled(pairs, screen_width(stream), LABELS):
         click.echo((styled(label, style, stream) + text).rstrip(), err=stderr)
 
 

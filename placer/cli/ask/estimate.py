@@ -61,7 +61,6 @@ def command(
     every (--every-exchange): One row for each exchange that can run.
     simulated (--simulate): Replay it event by event, and compare with the closed formulas.
     """
-    from placer.advice.recommendation.notes import warnings_of
     from placer.cost_model.limits import violations
     from placer.documents.manifest import build_manifest
     from placer.interface import by_hand

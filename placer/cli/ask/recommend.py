@@ -10,6 +10,7 @@ import click
 
 from placer.cli.command import VERBOSE, Json, Saved, as_command
 from placer.cli.output import (
+    LABELS,
     check_targets,
     exit_code,
     print_json,
@@ -47,8 +48,6 @@ MOST_LINES = 18
 FULL_WIDTH = 100
 LEFT_OUT = ("inside", "regions")
 """Lines that are left to ``-v``, the first one first, where there would be more."""
-LABELS = 9
-"""Columns of the labels of the default answer."""
 
 
 def _take_words(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
@@ -157,7 +156,7 @@ def _print(
         words = "-o answer.json: to explain, report, diff | --manifest plan.json: to launch"
         if not (whole or certificate):
             words = f"-v: everything | {words}"
-        print_labelled([("next", words)], stderr=True, column=LABELS)
+        print_labelled([("next", words)], stderr=True)
 
 
 def _print_default(result: Any) -> None:
@@ -180,8 +179,8 @@ def _print_default(result: Any) -> None:
         click.echo(styled(label, "cyan", out) + rest)
     facts, warnings = [*answer.answer_lines(result)], answer.warning_lines(result)
     room = MOST_LINES - len(lines) - len(rows) - (1 if beside else 2)
-    print_labelled(_fitting(facts, warnings, room), column=LABELS)
-    print_labelled(warnings, stderr=True, style="yellow", column=LABELS)
+    print_labelled(_fitting(facts, warnings, room))
+    print_labelled(warnings, stderr=True, style="yellow")
 
 
 def _fitting(
@@ -203,7 +202,7 @@ def print_no_placement(result: Any, *, whole: bool = True) -> None:
     if whole:
         show(result.to_dict())
     else:
-        print_labelled([("model", asked_words(result.problem))], column=LABELS)
+        print_labelled([("model", asked_words(result.problem))])
     error = _why_none(result)
     _tell(f"error: {error.message}")
     if not whole:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from placer.cli.screen.option_groups import LargeCommand
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
 from placer.version import install_line
-
-if TYPE_CHECKING:
-    from placer.service.settings import Settings
 
 PACKAGES = ("litestar", "uvicorn", "prometheus_client", "jinja2")
 EPILOG = """\b
@@ -85,7 +81,10 @@ def command(
         jobs_file=_jobs_file(jobs),
         keep_s=parse_seconds(keep),
     )
-    serve(settings, lambda address: _tell(address, settings))
+    words = "" if settings.token is None else ", for those who have the token"
+    serve(
+        settings, lambda address: click.echo(f"serving {address}{words}; Ctrl-C ends it", err=True)
+    )
 
 
 def _check_packages(command: str, packages: tuple[str, ...]) -> None:
@@ -94,11 +93,6 @@ def _check_packages(command: str, packages: tuple[str, ...]) -> None:
         raise PlacerError(
             f"placer {command} needs {', '.join(missing)}", f"install it: {install_line(command)}"
         )
-
-
-def _tell(address: str, settings: Settings) -> None:
-    words = "" if settings.token is None else ", for those who have the token"
-    click.echo(f"serving {address}{words}; Ctrl-C ends it", err=True)
 
 
 def _token(path: str) -> str:

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from placer.cli.screen.formats import FORMATS
 from placer.errors import PlacerError
+from placer.problem.exchange import STRATEGIES
 
 Names = Callable[[click.Context], Iterable[str]]
 
@@ -49,15 +50,6 @@ def _places(ctx: click.Context) -> Iterable[str]:
     return [*dict.fromkeys(f"{name.split('/', 1)[0]}/*" for name in names), *names]
 
 
-def _gpus(ctx: click.Context) -> Iterable[str]:
-    return sorted({offer.gpu for offer in _catalog(ctx).offers})
-
-
-def _exchanges(ctx: click.Context) -> Iterable[str]:
-    names = _there("problem.exchange", "STRATEGIES")(ctx)
-    return ("auto", *(name for name in names if name != "none"))
-
-
 def _fixed(*names: str) -> Names:
     """Return names that are the same in each context."""
     return lambda ctx: names
@@ -70,11 +62,11 @@ VALUES: dict[str, Names] = {
     "places": _places,
     "place": _places,
     "not_places": _places,
-    "gpu": _gpus,
+    "gpu": lambda ctx: sorted({offer.gpu for offer in _catalog(ctx).offers}),
     "market": _fixed("any", "spot", "on-demand", "community"),
     "solver": _fixed("exact", "greedy", "local_search", "exhaustive", "milp", "cpsat"),
     "verify": _fixed("milp", "cpsat"),
-    "exchange": _exchanges,
+    "exchange": lambda ctx: ["auto", *(name for name in STRATEGIES if name != "none")],
     "objective": _fixed("throughput", "cost", "cost-per-sample", "time", "carbon", "expected"),
     "storage": _regions,
     "aggregator": _regions,

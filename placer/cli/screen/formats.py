@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -17,7 +17,7 @@ import click
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
-    from placer.report.blocks import Report, Table
+    from placer.report.blocks import Report
 
     Item = str | Report
 
@@ -58,13 +58,17 @@ class Collected(io.StringIO):
             return ""
         if self.name not in WRITERS:
             return "".join(item for item in self.items if isinstance(item, str))
-        if not _tables(self.items):
-            if failed:
-                return ""
+        from placer.report.blocks import Table
+        from placer.report.draw import formats
+
+        parts = [part for item in self.items if not isinstance(item, str) for part in item.sections]
+        tables = [block for part in parts for block in part.blocks if isinstance(block, Table)]
+        if not tables and not failed:
             raise PlacerError(
                 f"there is no table to print as {self.name}", "use --format table or json"
             )
-        return _written(WRITERS[self.name], self.items)
+        writer: Callable[..., str] = getattr(formats, f"as_{WRITERS[self.name]}")
+        return writer(tables if self.name in ROWS else self.items) if tables else ""
 
 
 def collect(name: str, path: str | None = None) -> None:
@@ -110,21 +114,6 @@ def document_text(document: Any, path: str = STDOUT) -> str:
 
     plain = json.loads(json.dumps(document, allow_nan=False))
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-
-
-def _tables(items: Sequence[Item]) -> list[Table]:
-    from placer.report.blocks import Table
-
-    parts = [part for item in items if not isinstance(item, str) for part in item.sections]
-    return [block for part in parts for block in part.blocks if isinstance(block, Table)]
-
-
-def _written(name: str, items: Sequence[Item]) -> str:
-    """Write what was kept: the tables alone in a format of rows."""
-    from placer.report.draw import formats
-
-    writer: Callable[..., str] = getattr(formats, f"as_{name}")
-    return writer(_tables(items) if name in ROWS else items)
 
 
 WRITERS = {"csv": "csv", "jsonl": "jsonl", "md": "markdown", "html": "html"}

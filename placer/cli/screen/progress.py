@@ -119,8 +119,6 @@ def progress(
     if not sys.stderr.isatty():
         yield Listener()
         return
-    from rich.console import Console
-
     words = asked or {}
     search = SearchProgress(
         what=what,
@@ -129,13 +127,12 @@ def progress(
         limit=str(words.get("time_limit") or ""),
         keeps=keeps,
     )
-
-    with Console(stderr=True).status(search, spinner="line"):
+    with telling(search):
         yield Listener(better=search.heard, bound=search.proved)
 
 
 @contextmanager
-def telling(first: str) -> Iterator[Callable[[str], None]]:
+def telling(first: str | SearchProgress) -> Iterator[Callable[[str], None]]:
     """Show on a terminal what is being done, as a line that changes; elsewhere show nothing."""
     if not sys.stderr.isatty():
         yield lambda words: None

@@ -33,10 +33,18 @@ def show(document: Any, *, as_json: bool = False, whole: bool = False, **more: A
 def show_report(report: Report, *, whole: bool = False) -> None:
     """Print an answer on stdout, its warnings and hints on stderr."""
     from placer.report.blocks import asides, in_text
+    from placer.report.draw.terminal import report_lines
 
+    out = sys.stdout
     if not keep_answer(report, whole=whole):
-        _print(in_text(report, whole=whole))
-    _print_asides(asides(report, whole=whole))
+        for line in report_lines(in_text(report, whole=whole), screen_width(out)):
+            click.echo("".join(styled(text, style, out) for text, style in line).rstrip())
+    out.flush()
+    for tone, words in asides(report, whole=whole):
+        if tone == "warning":
+            tell(f"warning: {_uncapped(words)}", "yellow")
+        else:
+            tell(words, "dim")
 
 
 def show_blocks(*blocks: Block | None) -> None:
@@ -44,23 +52,6 @@ def show_blocks(*blocks: Block | None) -> None:
     from placer.report.blocks import Report, section
 
     show_report(Report(title="", subtitle="", sections=section("", *blocks)))
-
-
-def _print(report: Report) -> None:
-    from placer.report.draw.terminal import report_lines
-
-    out = sys.stdout
-    for line in report_lines(report, screen_width(out)):
-        click.echo("".join(styled(text, style, out) for text, style in line).rstrip())
-
-
-def _print_asides(rows: list[tuple[str, str]]) -> None:
-    sys.stdout.flush()
-    for tone, words in rows:
-        if tone == "warning":
-            tell(f"warning: {_uncapped(words)}", "yellow")
-        else:
-            tell(words, "dim")
 
 
 def _uncapped(sentence: str) -> str:
