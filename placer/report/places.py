@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from placer.errors import PlacerError
@@ -66,7 +66,17 @@ def map_blocks(
         workers.setdefault(group["place"], []).append(group)
     others = {g["place"] for one in considered for g in one["workers"]} - set(workers)
     at = coordinates(document, [*workers, *sorted(others)])
-    sites = [_site(place, workers.get(place, []), at[place]) for place in at]
+    sites = [
+        Site(
+            place=place,
+            label=": ".join(filter(None, (place, ", ".join(map(devices_words, groups))))),
+            latitude_deg=latitude_deg,
+            longitude_deg=longitude_deg,
+            workers=sum(group["count"] for group in groups),
+        )
+        for place, (latitude_deg, longitude_deg) in at.items()
+        for groups in (workers.get(place, []),)
+    ]
     missing = sorted(set(workers) - set(at))
     note = (
         f"Not on the map, as no book says where they lie: {', '.join(missing)}." if missing else ""
@@ -81,16 +91,6 @@ def map_blocks(
     title = f"Map: workers in {' and '.join(sorted(workers))}"
     listed = _link_table(estimate) or _site_table(workers, at)
     return [chart("map", title, lambda: world_map(sites, links), listed, note)]
-
-
-def _site(place: str, groups: Sequence[Document], at: tuple[float, float]) -> Site:
-    return Site(
-        place=place,
-        label=": ".join(filter(None, (place, ", ".join(map(devices_words, groups))))),
-        latitude_deg=at[0],
-        longitude_deg=at[1],
-        workers=sum(group["count"] for group in groups),
-    )
 
 
 def _links(estimate: Document) -> list[Link]:

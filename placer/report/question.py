@@ -6,6 +6,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
+from placer.problem.requirements import MOST_LAUNCHED, Requirements
 from placer.problem.words.wishes import WISHES
 from placer.report.figures import Document
 from placer.units import (
@@ -17,21 +20,13 @@ from placer.units import (
     format_usd,
     parse_seconds,
 )
+from placer.workload.constants import PUBLISHED
 
 USUAL: Mapping[str, Any] = {
-    "exchange": "auto",
-    "streams": 1,
-    "passes": 1.0,
-    "calibration": "published",
-    "same_zone": True,
-    "objective": "throughput",
-    "market": "any",
-    "min_workers": 1,
-    "max_workers": 64,
-    "min_regions": 1,
-    "max_regions": 1000,
+    **{name: value for name, value in asdict(Requirements()).items() if value},
+    "calibration": PUBLISHED.name,
     "uniform": True,
-    "supply": 16,
+    "supply": MOST_LAUNCHED,
 }
 """Values of a request in which nothing was asked for; of the other keys none, empty or False."""
 STARTUP_S = parse_seconds(WISHES["startup"].default or "")

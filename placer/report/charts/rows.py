@@ -221,7 +221,7 @@ def interval_chart(
         }
         for number, dot in enumerate(shown)
     ]
-    lines = [_lines(dot.name) for dot in shown]
+    lines = [wrap(dot.name, MOST_LETTERS, max_lines=2, placeholder=" …") or [""] for dot in shown]
     names = "[" + ", ".join(f"[{', '.join(map(_quoted, one))}]" for one in lines) + "]"
     longest = max((len(line) for one in lines for line in one), default=0)
     room = min(max(LABELS_PX[0], round(LETTER_PX * longest) + 24), LABELS_PX[1])
@@ -295,10 +295,6 @@ def interval_chart(
             )
         )
     return chart
-
-
-def _lines(name: str) -> list[str]:
-    return wrap(name, MOST_LETTERS, max_lines=2, placeholder=" …") or [""]
 
 
 def _quoted(text: str) -> str:

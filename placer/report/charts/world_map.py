@@ -114,7 +114,9 @@ def world_map(sites: Sequence[Site], links: Sequence[Link]) -> Any:
     different sites.
     """
     alt, window = altair(), window_of(sites)
-    layers = [_land(window)]
+    # Antarctica and all else that the window leaves out is clipped, and not written.
+    data = alt.Data(values=LAND, format={"type": "topojson", "feature": "land"})
+    layers = [alt.Chart(data).mark_geoshape(fill=colour("land"), stroke=None, clip=True)]
     if links:
         layers.append(_links(sites, links))
     idle = [site for site in sites if not site.workers]
@@ -137,13 +139,6 @@ def world_map(sites: Sequence[Site], links: Sequence[Link]) -> Any:
         .properties(width=WIDTH, height=window.height)
         .resolve_scale(size="independent")
     )
-
-
-def _land(window: Window) -> Any:
-    alt = altair()
-    # Antarctica and all else that the window leaves out is clipped, and not written.
-    data = alt.Data(values=LAND, format={"type": "topojson", "feature": "land"})
-    return alt.Chart(data).mark_geoshape(fill=colour("land"), stroke=None, clip=True)
 
 
 def _links(sites: Sequence[Site], links: Sequence[Link]) -> Any:

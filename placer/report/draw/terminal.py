@@ -22,7 +22,10 @@ def report_lines(report: Report, width: int) -> Iterator[Line]:
         yield from _plain(wrapped(report.verdict, width), VERDICTS[report.tone])
         above = True
     if report.figures:
-        yield from _plain(wrapped("; ".join(map(_figure_words, report.figures)), width))
+        rows = (
+            f"{value} {unit}{f' ({note})' * bool(note)}" for value, unit, note in report.figures
+        )
+        yield from _plain(wrapped("; ".join(rows), width))
     for part in report.sections:
         if above:
             yield ()
@@ -58,11 +61,6 @@ def block_lines(block: Block, width: int) -> Iterator[Line]:
 def two_columns(facts: Facts) -> list[tuple[str, str]]:
     """Return names and words, the small print in parentheses."""
     return [(name, f"{words} ({more})" if more else words) for name, words, more in facts.rows]
-
-
-def _figure_words(row: tuple[str, str, str]) -> str:
-    value, unit, note = row
-    return f"{value} {unit}{f' ({note})' if note else ''}"
 
 
 def _text_lines(block: Text, width: int) -> Iterator[Line]:

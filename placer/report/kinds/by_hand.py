@@ -68,8 +68,7 @@ LEAST = 0.01
 def comparison(document: Document, today: date) -> Report:
     """Build the report of a ``placer.comparison/v1`` document."""
     rows: list[Document] = [
-        {**row, "note": "; ".join(_words(one) for one in row["violations"])}
-        for row in document["placements"]
+        {**row, "note": "; ".join(row["violations"])} for row in document["placements"]
     ]
     allowed = [row for row in rows if not row["violations"]] or rows
     best = max(allowed, key=lambda row: speed_of(row["estimate"])[0]["value"])
@@ -101,10 +100,6 @@ def _risks(rows: list[Document]) -> Iterator[Pair]:
         yield "every row", words[0], ""
     elif any(spots):
         yield from ((f"row {number}", one, "") for number, one in enumerate(words, start=1))
-
-
-def _words(violation: object) -> str:
-    return str(violation["message"]) if isinstance(violation, dict) else str(violation)
 
 
 def _differences(rows: list[Document], best: Document) -> tuple[Section, ...]:

@@ -99,12 +99,8 @@ def _verdict(best: Document | None, conflict: Document | None) -> str:
 
 def option_words(option: Document) -> str:
     """Name the workers of a placement, with its speed and price."""
-    return f"{placement_words(option['placement'])}: {_figures(option)}"
-
-
-def _figures(option: Document) -> str:
-    speed, unit = _speed(option)
-    return f"{format_number(speed)} {unit} for {format_usd(option['usd_per_hour'])}/h"
+    (speed, unit), usd = _speed(option), format_usd(option["usd_per_hour"])
+    return f"{placement_words(option['placement'])}: {format_number(speed)} {unit} for {usd}/h"
 
 
 def _speed(option: Document) -> tuple[float, str]:

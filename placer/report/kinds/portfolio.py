@@ -67,7 +67,8 @@ def _objective(document: Document) -> Document:
 def _verdict(document: Document) -> str:
     jobs, objective = document["jobs"], _objective(document)
     most = objective["name"] == "throughput"
-    work = "" if objective["name"] == "cost" else f", {_value(objective)} together"
+    value = f"{format_number(objective['value'])} {objective['unit']}"
+    work = "" if objective["name"] == "cost" else f", {value} together"
     saving = document["one_by_one"]["saving"]
     saved = (
         f" That is {percent(saving)} {'more' if most else 'less'} than with the jobs placed one by "
@@ -130,10 +131,6 @@ def _figures(document: Document) -> Iterator[tuple[str, str, str]]:
         most = "" if bound is None or bound >= 1 else f"{percent(bound)} at most"
         yield percent(fair["least_share"]), "least share of the speed alone", most
     yield str(out), "left out", "proved" if out and document.get("left_out_proved") else ""
-
-
-def _value(objective: Document) -> str:
-    return f"{format_number(objective['value'])} {objective['unit']}"
 
 
 def _money(usd: float, document: Document) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
-from typing import Literal
 
 from placer.documents.result_parts import OLDER
 from placer.documents.schemas.proofs import tail_share
@@ -76,12 +75,12 @@ def report(document: Document, today: date) -> Report:
         return _without_placement(document, today)
     placement, estimate = document["placement"], document["estimate"]
     others = [one["placement"] for one in document["alternatives"]]
-    budget = document["request"].get("budget_usd_per_hour")
+    budget, doubt = document["request"].get("budget_usd_per_hour"), _doubt(document)
     return Report(
         title=f"Where to train {document['request']['model']}",
         subtitle=parts.subtitle(document, "recommend"),
-        verdict=_verdict(document),
-        tone=_tone(document),
+        verdict=f"Train on {parts.option_words(document)}. {proof_words(document)}{doubt}",
+        tone="good" if document["status"] == "optimal" and not doubt else "warning",
         figures=tuple(figures_of(document["estimate"])),
         sections=(
             *section(
@@ -129,20 +128,12 @@ def _without_placement(document: Document, today: date) -> Report:
     )
 
 
-def _tone(document: Document) -> Literal["good", "warning", "bad"]:
-    return "good" if document["status"] == "optimal" and not _doubt(document) else "warning"
-
-
 def _doubt(document: Document) -> str:
     """Say that a proof at expected speeds ranks nothing where speeds are hardly known."""
     speed, unit = speed_of(document["estimate"])
     if document["status"] != "optimal" or not is_wide(speed["low"], speed["high"]):
         return ""
     return f" The ranking is not certain: the speed is {speed_spread(document['estimate'])} {unit}."
-
-
-def _verdict(document: Document) -> str:
-    return f"Train on {parts.option_words(document)}. {proof_words(document)}{_doubt(document)}"
 
 
 def proof_words(document: Document) -> str:

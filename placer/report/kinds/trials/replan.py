@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Literal
 
@@ -15,6 +15,7 @@ from placer.units import counted, format_duration, format_number, format_seconds
 
 MAXIMISED = ("throughput",)
 """Objectives whose gain is a share of the new figure; of the others, of the old one."""
+TONES: Mapping[str, Literal["good", "bad"]] = {"nothing": "bad", "keep": "good"}
 MOVES = {"restore": "Start the lost machines again", "move": "Move"}
 RUNS = {
     "real": "a run on the plan's machines",
@@ -39,7 +40,7 @@ def report(document: Document, today: date) -> Report:
         title=f"{document['manifest']['name']} after {RUNS[document['observed']['links']]}",
         subtitle=parts.subtitle(document, "whatif --observed"),
         verdict=_verdict(document),
-        tone=_tone(document),
+        tone=TONES.get(document["verdict"], "warning"),
         sections=(
             *_observed(document),
             *section(
@@ -54,12 +55,6 @@ def report(document: Document, today: date) -> Report:
             *sources(document, [side["estimate"] for _, side in options], today),
         ),
     )
-
-
-def _tone(document: Document) -> Literal["good", "warning", "bad"]:
-    if document["verdict"] == "nothing":
-        return "bad"
-    return "good" if document["verdict"] == "keep" else "warning"
 
 
 def _verdict(document: Document) -> str:
