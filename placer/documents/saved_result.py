@@ -350,14 +350,12 @@ def wrong_pricing(
             yield difference
 
 
-def is_request(written: Any, request: Json) -> bool:
+def is_request(written: Json, request: Json) -> bool:
     """Tell whether a request is that of the problem; keys that came later may be missing, but not
     that of a quota, which means another one where it is missing.
     """
     from placer.documents.schemas.parts import Request
 
-    if not isinstance(written, Mapping):
-        return False
     optional = {field.name for field in msgspec.structs.fields(Request) if not field.required}
     missing = {*request} - {*written}
     return missing <= optional - {"quota_gpus"} and written == {

@@ -119,12 +119,8 @@ def _check_calibration(document: Json, where: str) -> str:
     )
 
 
-def _check_answer(document: Json, where: str) -> tuple[str, Checked]:
-    return check_result(document, where), check_certificate(document, where)
-
-
 ANSWERS: Mapping[str, Callable[[Json, str], tuple[str, Checked]]] = {
-    RESULT_SCHEMA: _check_answer,
+    RESULT_SCHEMA: lambda answer, at: (check_result(answer, at), check_certificate(answer, at)),
     PARETO_SCHEMA: check_frontier,
     PORTFOLIO_SCHEMA: check_portfolio,
 }

@@ -141,7 +141,7 @@ def _groups(placement: Placement, problem: Problem, *, islands: bool) -> list[di
 
 
 def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
-    slow = estimate.slow_step
+    slow, half_s = estimate.slow_step, round(estimate.step.calculation / 2, 1)
     return {
         "strategy": placement.exchange.strategy,
         "target_batch_size": problem.batch,
@@ -151,7 +151,8 @@ def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dic
         "overlap": placement.exchange.overlap,
         "local_steps": placement.exchange.local_steps,
         "timeouts": {
-            "matchmaking_s": _group_forming_s(estimate),
+            # Half of the calculation between two exchanges: hivemind always waits for it.
+            "matchmaking_s": min(GROUP_FORMING_S, max(LEAST_GROUP_FORMING_S, half_s)),
             "averaging_s": float(math.ceil(max(60.0, TIMEOUT_FACTOR * slow.communication))),
             "step_s": float(math.ceil(TIMEOUT_FACTOR * slow.total / estimate.local_steps)),
             "round_s": float(math.ceil(TIMEOUT_FACTOR * slow.total)),
@@ -170,11 +171,6 @@ def _quorum(placement: Placement, problem: Problem) -> dict[str, Any]:
             f"quorum {wish.quorum} of {workers} workers", "give more workers, or a lower --quorum"
         )
     return {"quorum": wish.quorum, "grace_s": wish.grace_s or GRACE_S}
-
-
-def _group_forming_s(estimate: Estimate) -> float:
-    """Return half of the calculation between two exchanges: hivemind always waits for it."""
-    return min(GROUP_FORMING_S, max(LEAST_GROUP_FORMING_S, round(estimate.step.calculation / 2, 1)))
 
 
 def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None:
