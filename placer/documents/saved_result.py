@@ -134,14 +134,8 @@ def store_links(problem: Problem) -> list[dict[str, Any]]:
 
 
 def _link_document(link: Link) -> dict[str, Any]:
-    return {
-        "from": link.src,
-        "to": link.dst,
-        "bytes_per_second": link.bytes_per_second,
-        "cap": link.cap,
-        "rtt_s": link.rtt_s,
-        "basis": link.basis,
-    }
+    speed = {name: getattr(link, name) for name in ("bytes_per_second", "cap", "rtt_s", "basis")}
+    return {"from": link.src, "to": link.dst, **speed}
 
 
 def relaxation_document(

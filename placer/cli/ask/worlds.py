@@ -252,13 +252,9 @@ def robust_command(
     if as_json:
         print_json(robustness.to_dict())
     elif robustness.result.placement is None:
-        error = PlacerError(
-            f"no placement satisfies the request ({robustness.result.status}), so "
-            "there is nothing to test",
-            "run 'placer recommend' with the same options to see what would fit",
-        )
-        tell(f"error: {error.message}")
-        tell(f"  tip: {error.hint}")
+        none = f"no placement satisfies the request ({robustness.result.status})"
+        tell(f"error: {none}, so there is nothing to test")
+        tell("  tip: run 'placer recommend' with the same options to see what would fit")
     else:
         show(robustness.to_dict())
     question.tell()

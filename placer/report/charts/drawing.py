@@ -21,40 +21,24 @@ SCALE = 2
 LAND = "land"
 """Stands for the outlines of `land` until a chart is written: Altair copies what it is given."""
 FONT = "Liberation Sans, Helvetica, Arial, sans-serif"
-LIGHT = {
-    "ink": "#1b2430",
-    "soft": "#526071",
-    "line": "#d3d9e0",
-    "land": "#e6eaef",
-    "shade": "#f4f6f8",
-    "paper": "#ffffff",
-    "main": "#0b5cad",
-    "pale": "#9cc3e8",
-    "warm": "#b4540a",
-    "bad": "#a3262a",
-    "free": "#7f8c9b",
-    "cheap": "#d6a24a",
-    "dear": "#c8641c",
-    "dearest": "#8e1f2f",
+PALETTE = {
+    "ink": ("#1b2430", "#e7ecf2"),
+    "soft": ("#526071", "#a5b1bf"),
+    "line": ("#d3d9e0", "#37424f"),
+    "land": ("#e6eaef", "#29323d"),
+    "shade": ("#f4f6f8", "#1a212a"),
+    "paper": ("#ffffff", "#11161c"),
+    "main": ("#0b5cad", "#6db3ff"),
+    "pale": ("#9cc3e8", "#2f5f91"),
+    "warm": ("#b4540a", "#f2a45f"),
+    "bad": ("#a3262a", "#ff8a80"),
+    "free": ("#7f8c9b", "#8b98a8"),
+    "cheap": ("#d6a24a", "#e6bd6a"),
+    "dear": ("#c8641c", "#f08a45"),
+    "dearest": ("#8e1f2f", "#ff6b7d"),
 }
-"""Colours on white: blue for the answer, greys beside it, orange to red for money."""
-DARK = {
-    "ink": "#e7ecf2",
-    "soft": "#a5b1bf",
-    "line": "#37424f",
-    "land": "#29323d",
-    "shade": "#1a212a",
-    "paper": "#11161c",
-    "main": "#6db3ff",
-    "pale": "#2f5f91",
-    "warm": "#f2a45f",
-    "bad": "#ff8a80",
-    "free": "#8b98a8",
-    "cheap": "#e6bd6a",
-    "dear": "#f08a45",
-    "dearest": "#ff6b7d",
-}
-"""The same on a dark page."""
+"""Colours on white and on a dark page: blue for the answer, grey beside it, red for money."""
+LIGHT, DARK = ({name: pair[dark] for name, pair in PALETTE.items()} for dark in (0, 1))
 
 
 def colour(name: str) -> str:

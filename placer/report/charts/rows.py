@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
 
@@ -90,17 +90,7 @@ def span_chart(
     """
     alt, whole = altair(), spans[-1]
     ends = [max(span.end, high) if span is whole else span.end for span in spans]
-    rows = [
-        {
-            "name": span.name,
-            "begin": span.begin,
-            "end": span.end,
-            "beyond": beyond,
-            "text": span.text,
-            "shade": span.shade,
-        }
-        for span, beyond in zip(spans, ends, strict=True)
-    ]
+    rows = [{**asdict(span), "beyond": beyond} for span, beyond in zip(spans, ends, strict=True)]
     most = max(*ends, limit[1] if limit else 0.0) or 1.0
     width = WIDTH - NAMES_PX
     y = alt.Y(
