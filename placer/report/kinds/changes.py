@@ -204,7 +204,13 @@ def bill(document: Document, today: date) -> Report:
                 table(
                     "On the bill, not in the plan",
                     ("component", "what", "where", "service", "charged"),
-                    [_unplanned(row) for row in unplanned[:MOST_UNPLANNED]],
+                    [
+                        [
+                            *(row[key] for key in ("component", "what", "place", "service")),
+                            figure(row["usd"], _charged),
+                        ]
+                        for row in unplanned[:MOST_UNPLANNED]
+                    ],
                     narrowed=("what", "service"),
                     units={"charged": "charged USD"},
                 ),
@@ -239,31 +245,22 @@ def _line(row: Document) -> list[Cell]:
         "" if row["what"] == row["component"] else row["what"],
         row["place"] or "",
         (format_usd(row["predicted_usd"]), row["predicted_usd"]),
-        figure(row["charged_usd"], format_signed, NO_CHARGE),
+        figure(row["charged_usd"], _charged, NO_CHARGE),
         figure(row["difference_usd"], signed_usd),
         figure(change, lambda share: percent(share, signed=True)),
     ]
 
 
-def format_signed(value: float) -> str:
-    """Write dollars that may be a credit.
-
-    >>> format_signed(-2.5), format_signed(2.5)
-    ('-$2.50', '$2.50')
-    """
-    return f"-{format_usd(-value)}" if value < 0 else format_usd(value)
-
-
-def _unplanned(row: Document) -> list[Cell]:
-    usd = row["usd"]
-    return [row["component"], row["what"], row["place"], row["service"], (format_signed(usd), usd)]
+def _charged(usd: float) -> str:
+    """Write dollars that may be a credit."""
+    return signed_usd(usd).removeprefix("+")
 
 
 def _sorted(caption: str, rows: Sequence[Document]) -> Table | None:
     return table(
         caption,
         ("charges", "number", "charged"),
-        [[row["kind"], row["charges"], (format_signed(row["usd"]), row["usd"])] for row in rows],
+        [[row["kind"], row["charges"], figure(row["usd"], _charged)] for row in rows],
         units={"charged": "charged USD"},
     )
 

@@ -146,13 +146,14 @@ MOST_LINES = 10
 def links(document: Document, today: date) -> Report:
     """List the links of places, of a ``placer.network/v1`` document."""
     tiered = any(len(row["egress_tiers"]) > 1 for row in document["links"])
+    marks = (" ", "*") if tiered else ("", "")  # digits stay below each other
     rows: list[list[Cell]] = [
         [
             row["from"],
             row["to"],
             (format_bandwidth(row["bytes_per_second"]), row["bytes_per_second"]),
             (format_seconds(row["rtt_seconds"]), row["rtt_seconds"]),
-            (f"{row['usd_per_gib']:.3f}{_mark(row, tiered)}", row["usd_per_gib"]),
+            (f"{row['usd_per_gib']:.3f}{marks[len(row['egress_tiers']) > 1]}", row["usd_per_gib"]),
             row["basis"],
         ]
         for row in document["links"]
@@ -170,11 +171,6 @@ def links(document: Document, today: date) -> Report:
         subtitle="placer network show",
         sections=section("", listed, text(note if tiered else "")),
     )
-
-
-def _mark(row: Document, tiered: bool) -> str:
-    """Mark a price with tiers; others keep their digits below each other."""
-    return "" if not tiered else "*" if len(row["egress_tiers"]) > 1 else " "
 
 
 def check(document: Document, today: date) -> Report:

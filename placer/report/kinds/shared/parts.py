@@ -34,7 +34,7 @@ from placer.report.figures import (
     speed_spread,
     spoken,
 )
-from placer.report.kinds.shared.placement import COMPONENTS, STEP_PARTS_NOT
+from placer.report.kinds.shared.placement import COMPONENTS, step_parts
 from placer.report.question import command_of, wish_words
 from placer.units import format_number, format_seconds, format_usd
 
@@ -70,11 +70,7 @@ def dollars(estimate: Document, budget: float | None) -> tuple[Section, ...]:
 def step(placement: Document, estimate: Document) -> tuple[Section, ...]:
     """Show what a step consists of on one line of time."""
     seconds = estimate["step_seconds"]
-    named = [
-        (key.replace("_", " "), float(value))
-        for key, value in seconds.items()
-        if key not in STEP_PARTS_NOT and value
-    ]
+    named = step_parts(estimate)
     rest = seconds["communication"] - sum(value for _, value in named)
     if rest > 1e-9 + 0.005 * seconds["communication"]:
         named.append(("rest of the exchange", rest))

@@ -93,9 +93,12 @@ def facts_of(document: Document) -> list[Pair]:
     more += [f"by {placement['transport']}"] if placement.get("transport") else []
     rows.append(("exchange", exchange_words(placement), ", ".join(more)))
     rows += [*target_facts(estimate)]
-    rows.append(("step", step_words(placement, estimate), _parts_of_step(estimate)))
+    grain, parts = estimate["granularity"], step_parts(estimate)
+    small = [f"{name} {format_seconds(seconds)}" for name, seconds in parts]
+    small += [] if grain is None else [f"granularity {format_number(grain)}"]
+    rows.append(("step", step_words(placement, estimate), ", ".join(small)))
     rows.append(("price", *price_words(estimate)))
-    return [*rows, *_links(estimate), *_data(estimate), *_month(document.get("outlook"))]
+    return [*rows, *_moved(estimate), *_month(document.get("outlook"))]
 
 
 def plan_words(plan: Document) -> str:
@@ -142,14 +145,13 @@ def step_words(placement: Document, estimate: Document, software: str = "") -> s
     )
 
 
-def _parts_of_step(estimate: Document) -> str:
-    grain = estimate["granularity"]
-    parts = [
-        f"{key.replace('_', ' ')} {format_seconds(value)}"
+def step_parts(estimate: Document) -> list[tuple[str, float]]:
+    """List the parts of an exchange that take time, with their seconds."""
+    return [
+        (key.replace("_", " "), float(value))
         for key, value in estimate["step_seconds"].items()
         if key not in STEP_PARTS_NOT and value
     ]
-    return ", ".join([*parts, *([] if grain is None else [f"granularity {format_number(grain)}"])])
 
 
 def price_words(estimate: Document) -> tuple[str, str]:
@@ -195,8 +197,8 @@ def move_words(move: Document) -> str:
     return f"{samples}, once: {format_usd(move['usd'])}, {format_seconds(move['seconds'])}"
 
 
-def _links(estimate: Document) -> Iterator[Pair]:
-    """Yield the links that cost most, and what they carry."""
+def _moved(estimate: Document) -> Iterator[Pair]:
+    """Yield the links that cost most, what has to move once, and what each place does of a step."""
     paid = [row for row in estimate["links"] if row["from"] != row["to"] or row["usd_per_hour"]]
     for row in sorted(paid, key=lambda row: -row["usd_per_hour"])[:MOST_LINKS]:
         size, cost = format_bytes(row["bytes_per_step"]), f"{format_usd(row['usd_per_hour'])}/h"
@@ -204,10 +206,6 @@ def _links(estimate: Document) -> Iterator[Pair]:
         yield "link", words, f"{row['streams']} streams, {row['basis']}"
     if len(paid) > MOST_LINKS:
         yield "link", f"and {len(paid) - MOST_LINKS} more", ""
-
-
-def _data(estimate: Document) -> Iterator[Pair]:
-    """Yield what has to move once, and what each place does of a step."""
     moves, shares = estimate.get("moves", ()), estimate.get("shares", {})
     yield from (("moves", move_words(row), format_bytes(row["bytes"])) for row in moves)
     if moves and len(shares) > 1:

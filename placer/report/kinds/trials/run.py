@@ -133,17 +133,15 @@ def _compared(summary: Document | None) -> tuple[Section, ...]:
 def seconds_table(summary: Document) -> Table | None:
     """List the seconds of a round, predicted and measured."""
     rows = [
-        _cells(row["what"], row, lambda value, unit=row["unit"]: _figure(value, unit))
+        _cells(row["what"], row, lambda value, unit=row["unit"]: f"{format_number(value)} {unit}")
+        if row["unit"] != "s"
+        else _cells(row["what"], row, format_seconds)
         for row in summary["seconds"]
     ]
     if not summary["seconds_compare"]:
         rows = [[*row[:3], ("", None)] for row in rows]
     caption = f"One round, of {counted(summary['rounds'], 'round')} that count"
     return table(caption, COLUMNS, rows, numbers=COLUMNS[1:])
-
-
-def _figure(value: float, unit: str) -> str:
-    return format_seconds(value) if unit == "s" else f"{format_number(value)} {unit}"
 
 
 def _cells(name: str, row: Document, write: Any) -> list[Cell]:
