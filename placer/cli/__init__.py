@@ -50,10 +50,10 @@ COMMANDS = {
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
 ROOMS = {
-    "ask": "recommend estimate portfolio",
+    "ask": "recommend estimate",
     "book": "models offers",
     "measure": "profile reproduce",
-    "launch": "run export",
+    "launch": "run",
     "files": "serve validate",
 }
 """Commands with a module of their name, by what a user does with them."""
@@ -62,8 +62,8 @@ PATHS = {
     "try": "ask.try_prices",
     "whatif": "ask.worlds:whatif_command",
     "robust": "ask.worlds:robust_command",
-    "explain": "ask.limits:explain_command",
-    "pareto": "ask.limits:pareto_command",
+    **{name: f"ask.limits:{name}_command" for name in ("explain", "pareto", "portfolio")},
+    "export": "launch.manifests:export_command",
     "mcp": "files.serve:mcp_command",
     **{name: f"files.saved:{name}_command" for name in ("bill", "report", "watch")},
 }
@@ -78,7 +78,7 @@ FORMS = {
         "exchange": "measure.calibration:exchange_command",
         "runs": "measure.calibration:runs_command",
     },
-    "run": {"--rehearse": "launch.rehearse"},
+    "run": {"--rehearse": "launch.manifests:rehearse_command"},
     "report": {"--diff": "files.saved:diff_command"},
     "validate": {"--schema": "files.validate:schema_command"},
 }

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from conftest import Run
-from placer.cli.ask.portfolio import _code
+from placer.cli.ask.limits import _code
 
 JOB = """
 [[job]]

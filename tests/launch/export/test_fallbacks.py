@@ -12,7 +12,7 @@ from exports import bash, by_runtime, changed, plan, plan_of, python, tasks_of
 from other_pythons import other_python
 from test_export import here
 
-from placer.cli.launch.export import command
+from placer.cli.launch.manifests import export_command
 from placer.errors import PlacerError
 from placer.launch.export import export, tried_together
 from placer.launch.export.export_plan import ExportPlan
@@ -166,7 +166,7 @@ def test_the_command_writes_a_folder_for_what_is_not_tried_by_itself(
     words = [word for file in files[1:] for word in ("--fallback", str(file))]
     folder = tmp_path / "out"
     asked = [str(files[0]), "--to", target, "--dir", str(folder), *words]
-    done = CliRunner().invoke(command, [*asked, "--json"])
+    done = CliRunner().invoke(export_command, [*asked, "--json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)["fallbacks"]
     assert [row["tried_by_itself"] for row in told] == [n not in apart for n in (1, 2, 3)]
@@ -177,9 +177,9 @@ def test_the_command_writes_a_folder_for_what_is_not_tried_by_itself(
     words_of = (folder / "README.md").read_text(encoding="utf-8")
     assert "## If machines are not available" in words_of
     assert words_of.count("folder whose name ends") == len(apart)
-    again = CliRunner().invoke(command, [*asked, "--diff"])
+    again = CliRunner().invoke(export_command, [*asked, "--diff"])
     assert "no difference" in again.stdout
-    alone = CliRunner().invoke(command, [*asked[: -len(words)], "--json"])
+    alone = CliRunner().invoke(export_command, [*asked[: -len(words)], "--json"])
     gone = [f"manifest-fallback-{n}.json" for n in (1, 2, 3) if n not in apart]
     assert json.loads(alone.stdout)["removed"] == gone
 
@@ -190,7 +190,7 @@ def test_a_fallback_that_is_no_manifest_is_refused(one: ExportPlan, tmp_path: Pa
     (tmp_path / "other.json").write_text("{}", encoding="utf-8")
     folder = tmp_path / "out"
     words = ["--to", "skypilot", "--dir", str(folder), "--fallback", str(tmp_path / "other.json")]
-    done = CliRunner().invoke(command, [str(tmp_path / "plan.json"), *words])
+    done = CliRunner().invoke(export_command, [str(tmp_path / "plan.json"), *words])
     assert isinstance(done.exception, PlacerError)
     assert "other.json" in str(done.exception)
     assert not folder.exists()

@@ -1,11 +1,12 @@
-"""``placer run --rehearse``: run a plan's geography on this machine and compare line by line."""
+"""``placer export`` and ``placer run --rehearse``: launch files of a plan, and a trial of it."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,12 +15,86 @@ from placer.cli.output import check_targets, print_json, say, write_json
 from placer.cli.screen.show import show
 from placer.documents.json_file import read_json
 from placer.errors import PlacerError, not_installed
+from placer.interface.saved import export
 
 if TYPE_CHECKING:
     from placer.launch.rehearsal.judgement import Line
     from placer.launch.rehearsal.rehearsal import Rehearsal
 
-EPILOG = """\b
+EXPORT = """\b
+Examples:
+  placer recommend --model roberta-xlm --budget 5/h --manifest plan.json
+  placer export plan.json --to torchrun --dir launch
+  placer export plan.json --to skypilot --dir launch --diff
+  placer export plan.json --to torchrun --dir launch --train mymodel:workload
+  placer export result.json --to cloudformation --dir stacks --json
+  placer export plan.json --to skypilot --dir sky --fallback plan-fallback-1.json
+\b
+Targets:
+"""
+
+
+def _epilog() -> str:
+    from placer.launch.export import TARGETS
+
+    return EXPORT + "\n".join(f"  {name:15} {words}" for name, words in TARGETS.items())
+
+
+@as_command("export", _epilog(), of=export, without=("manifest",))
+def export_command(
+    path: str, *, folder: str, diff: bool = False, as_json: Json, **words: Any
+) -> None:
+    """Write launch files from a manifest, or from a result of 'placer recommend -o'. What TARGET
+    cannot try by itself of the fallbacks gets a folder of its own: DIR-fallback-1.
+
+    path (RESULT|MANIFEST):
+    folder (DIR, --dir): New or empty folder, or one of an earlier export.
+    diff: Show what would change in DIR and write nothing.
+    """
+    from placer.launch.export import target_named
+    from placer.launch.export.folder import difference, left_over, write_folder
+
+    target_named(words["target"])  # an unknown one is refused before anything is read
+    names = (path, *words.pop("fallbacks"))
+    plan, *fallbacks = map(read_json, names)
+    made = export(plan, **words, fallbacks=fallbacks, names=names)
+    written = made.folders(folder)
+    changes = "".join(difference(at, files) for at, files in written.items())
+    gone = {at: left_over(at, files) for at, files in written.items()}
+    if not diff:
+        for at, files in written.items():
+            write_folder(at, files)
+    if as_json:
+        print_json(
+            {
+                **made.to_dict(folder, texts=False),
+                "written": not diff,
+                "removed": gone[folder],
+                "changed": bool(changes),
+                **({"diff": changes} if diff else {}),
+            }
+        )
+        return
+    if diff:
+        click.echo(
+            changes or f"no difference: {folder} holds what would be written", nl=not changes
+        )
+        return
+    _print(written, gone)
+    click.echo(f"next: read {folder}/README.md", err=True)
+
+
+def _print(written: Mapping[str, Mapping[str, str]], gone: dict[str, list[str]]) -> None:
+    """Print what was written, and what was removed on stderr."""
+    for at, files in written.items():
+        for name, text in sorted(files.items()):
+            click.echo(f"{at}/{name}  {len(text.encode()):,} bytes")
+    for at, names in gone.items():
+        for name in names:
+            click.echo(f"removed {at}/{name}: it is of an earlier export", err=True)
+
+
+REHEARSE = """\b
 Examples:
   placer run --rehearse plan.json
   placer run --rehearse plan.json --scale 1/100 --rounds 8 -o rehearsal.json
@@ -34,8 +109,8 @@ to be measured.
 """
 
 
-@as_command("rehearse", EPILOG)
-def command(
+@as_command("rehearse", REHEARSE)
+def rehearse_command(
     manifest: str,
     *,
     scale: str | None = None,
