@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -123,9 +123,11 @@ def world_map(sites: Sequence[Site], links: Sequence[Link]) -> Any:
     used = [site for site in sites if site.workers]
     if idle:
         layers.append(_dots(idle, window, filled=False))
-    layers += [_dots(used, window, filled=True), _labels(_site_labels(used, links, window), "ink")]
+    at = {site.place: site for site in sites}
+    labels = _site_labels(used, at, links, window)
+    layers += [_dots(used, window, filled=True), _labels(labels, "ink")]
     if 0 < len(links) <= MOST_LINK_LABELS:
-        layers.append(_labels(_link_labels(sites, links, window), "soft"))
+        layers.append(_labels(_link_labels(at, links, window, labels), "soft"))
     across = (window.west + window.east) / 2
     return (
         alt.layer(*layers)
@@ -217,16 +219,24 @@ class _Label:
         return len(self.text) * LABEL_PX[0] / 2
 
 
-def _site_labels(sites: Sequence[Site], links: Sequence[Link], window: Window) -> list[_Label]:
+def _site_labels(
+    sites: Sequence[Site], at: Mapping[str, Site], links: Sequence[Link], window: Window
+) -> list[_Label]:
     """Put each label beside, above or below its site: where it stays on the map, meets no other
     label and lies on the fewest links; of equal places the first, away from where its links go.
     """
     labels: list[_Label] = []
-    ways = _ways(sites, links, window)
+    ways = [
+        window.xy(*_between(at[link.ends[0]], at[link.ends[1]], step / WAY_STEPS))
+        for link in links
+        for step in range(WAY_STEPS + 1)
+    ]
     for site in sorted(sites, key=lambda site: -site.workers):
         x, y = window.xy(site.longitude_deg, site.latitude_deg)
         half = len(site.label) * LABEL_PX[0] / 2
-        side = -1 if _goes_east(site, sites, links) else 1
+        joined = [at[end] for link in links if site.place in link.ends for end in link.ends]
+        goes_east = sum(end.longitude_deg - site.longitude_deg for end in joined) > 0
+        side = -1 if goes_east else 1
         shifts = [
             (side * (half + 13), 0.0),
             (0.0, 21.0),
@@ -244,33 +254,10 @@ def _site_labels(sites: Sequence[Site], links: Sequence[Link], window: Window) -
     return labels
 
 
-def _ways(
-    sites: Sequence[Site], links: Sequence[Link], window: Window
-) -> list[tuple[float, float]]:
-    """List points along the great circles of all links, in pixels."""
-    at = {site.place: site for site in sites}
-    points: list[tuple[float, float]] = []
-    for link in links:
-        ends = [at[end] for end in link.ends if end in at]
-        if len(ends) == 2:
-            points += [
-                window.xy(*_between(ends[0], ends[1], step / WAY_STEPS))
-                for step in range(WAY_STEPS + 1)
-            ]
-    return points
-
-
 def _covers(label: _Label, point: tuple[float, float]) -> bool:
     """Tell whether a label lies on a point of a link."""
     across, down = label.half + 2, LABEL_PX[1] / 2 + WIDEST / 2
     return abs(label.x - point[0]) < across and abs(label.y - point[1]) < down
-
-
-def _goes_east(site: Site, sites: Sequence[Site], links: Sequence[Link]) -> bool:
-    """Tell whether the links of a site go east, on average."""
-    joined = [end for link in links if site.place in link.ends for end in link.ends]
-    at = {one.place: one.longitude_deg for one in sites}
-    return sum(at[end] - site.longitude_deg for end in joined if end in at) > 0
 
 
 def _is_inside(label: _Label, window: Window) -> bool:
@@ -285,10 +272,11 @@ def _meets(label: _Label, others: Sequence[_Label]) -> bool:
     )
 
 
-def _link_labels(sites: Sequence[Site], links: Sequence[Link], window: Window) -> list[_Label]:
+def _link_labels(
+    at: Mapping[str, Site], links: Sequence[Link], window: Window, taken: Sequence[_Label]
+) -> list[_Label]:
     """Write what a link carries and costs at its middle, where there is room."""
-    taken = _site_labels([site for site in sites if site.workers], links, window)
-    at, labels = {site.place: site for site in sites}, list[_Label]()
+    labels: list[_Label] = []
     for link in links:
         x, y = window.xy(*_between(at[link.ends[0]], at[link.ends[1]], 0.5))
         text = f"{link.bytes_per_hour / 1e9:,.0f} GB/h"
