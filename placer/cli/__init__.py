@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from placer.cli.group import COMPLETION, LazyGroup
+from placer.cli.screen.formats import STDOUT, Collected
 from placer.cli.screen.streams import outlasting, to_nowhere
 from placer.errors import PlacerError, one_line
 from placer.version import __version__
@@ -245,8 +246,6 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _main(given: list[str]) -> Any:
     """Run a command, and write what it printed in the format that it was asked for."""
-    from placer.cli.screen.formats import STDOUT, Collected
-
     stdout = sys.stdout
     try:
         code = cli.main(args=given, prog_name="placer", standalone_mode=False, obj=given)

@@ -18,7 +18,18 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 import click
 
+from placer.cli.output import check_targets, tell
+from placer.cli.screen.formats import (
+    DOCUMENTS,
+    FORMAT,
+    FORMATS,
+    STDOUT,
+    WRITERS,
+    collect,
+    whole_tables,
+)
 from placer.cli.screen.option_groups import COMMON, GroupedCommand
+from placer.errors import PlacerError, unknown
 from placer.interface.verb import REQUIRED, Word, entries, hints_of, prose, verb_of
 from placer.interface.words import Common, Running, Solving
 from placer.problem.words.wishes import WISHES, Wish
@@ -53,9 +64,6 @@ def _say_what_the_cache_lacks(ctx: click.Context, param: click.Parameter, given:
 
 def _choose_format(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
     """Keep what is printed where it is to be written in another format than that of a terminal."""
-    from placer.cli.screen.formats import FORMAT, FORMATS, WRITERS, collect
-    from placer.errors import unknown
-
     if name is None or ctx.resilient_parsing:
         return
     if name not in FORMATS:
@@ -67,9 +75,6 @@ def _choose_format(ctx: click.Context, param: click.Parameter, name: str | None)
 
 def _as_json(ctx: click.Context, param: click.Parameter, given: bool) -> bool:
     """Return whether the document is printed: with --json or a format of documents."""
-    from placer.cli.screen.formats import DOCUMENTS, FORMAT
-    from placer.errors import PlacerError
-
     name = ctx.meta.get(FORMAT)
     if given and name not in (None, "json"):
         raise PlacerError(f"--json together with --format {name}", "use one of them")
@@ -78,9 +83,6 @@ def _as_json(ctx: click.Context, param: click.Parameter, given: bool) -> bool:
 
 def _to_file(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
     """Write what is printed to a file in place of stdout; ``-`` is stdout."""
-    from placer.cli.output import check_targets
-    from placer.cli.screen.formats import FORMAT, STDOUT, collect
-
     if path is not None and path != STDOUT and not ctx.resilient_parsing:
         check_targets(path)
         collect(ctx.meta.get(FORMAT, "table"), path)
@@ -90,8 +92,6 @@ def _document_or_table(ctx: click.Context, param: click.Parameter, path: str | N
     """Write tables to the file where their format was asked for; else return it for the document.
     ``-`` is stdout, which then has the document alone.
     """
-    from placer.cli.screen.formats import STDOUT, collect, whole_tables
-
     if path is not None and whole_tables():
         _to_file(ctx, param, path)
         return None
@@ -309,7 +309,6 @@ def _own_from_files(
     """Put what files of cluster managers say into words of own machines, and say so."""
     if not given or not isinstance(given, tuple):
         return given
-    from placer.cli.output import tell
     from placer.market.sources.machine_files import with_files
 
     words: list[str] = []

@@ -119,7 +119,7 @@ def pareto_command(
     # The searches tell samples/s; each has a gap of its own.
     asked = {**words, "objective": "throughput", "gap": ""}
     with progress("tracing the frontier", asked, keeps=True) as heard:
-        frontier = pareto(question.asked, on_better=heard.better, **question.words)
+        frontier = pareto(question.asked, on_better=heard.get("on_better"), **question.words)
     written = _write(frontier, output, table)
     write_plot(plot, frontier.to_dict())
     if as_json or frontier.points:

@@ -103,10 +103,9 @@ def command(
     with progress("searching", words, keeps=True) as heard, bounded_address_space(most):
         result = recommend(
             model,
-            on_better=heard.better,
-            on_bound=heard.bound,
             certificate=certificate or output is not None,
             alternatives="short" if short else True,
+            **heard,
             **words,
         )
     if output:

@@ -14,7 +14,7 @@ import click
 from placer.cli.ask.recommend import command as recommend_command
 from placer.cli.ask.recommend import question_option
 from placer.cli.command import Json, Saved, as_command
-from placer.cli.output import screen_width, tell
+from placer.cli.output import check_targets, screen_width, tell
 from placer.errors import PlacerError
 from placer.interface.advisor import recommend
 from placer.units import format_usd
@@ -72,7 +72,6 @@ def command(
     certificate: As in 'placer recommend'.
     manifest (FILE): Write the launch manifest as JSON.
     """
-    from placer.cli.output import check_targets
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.layers import DEFAULT_CATALOG
     from placer.market.sources.guessed.book import harvest_of, read_list

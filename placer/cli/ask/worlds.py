@@ -69,9 +69,7 @@ def whatif_command(
     question = read_question(ctx, result, model, words)
     told = {**words, "objective": question.objective or words["objective"]}
     with progress("searching twice", told) as heard:
-        answer = whatif(
-            question.asked, on_better=heard.better, on_bound=heard.bound, **question.words
-        )
+        answer = whatif(question.asked, **heard, **question.words)
     show(answer.to_dict(), as_json=as_json)
     question.tell()
     ctx.exit(exit_code(answer.after))
@@ -191,7 +189,7 @@ def replan_command(
     """
     check_targets(target)
     with progress("searching twice") as heard:
-        replanned = replan(manifest, on_better=heard.better, on_bound=heard.bound, **words)
+        replanned = replan(manifest, **heard, **words)
     if target is not None:
         if replanned.answer.placement is None:
             raise PlacerError(

@@ -15,7 +15,8 @@ from placer.cli.output import print_json, tell
 from placer.cli.screen.show import show_blocks
 from placer.documents.schemas import CONFIG_SCHEMA
 from placer.errors import PlacerError, writing_hint
-from placer.version import install_line
+from placer.interface.settings import FILE, PREFIX, every_setting, project_file, template, user_file
+from placer.version import __version__, install_line
 
 
 @as_command("init", "Example: placer config init --user")
@@ -28,8 +29,6 @@ def init_command(*, user: bool = False, force: bool = False) -> None:
     user: Write the user's file instead of ./placer.toml.
     force: Replace an existing file.
     """
-    from placer.interface.settings import FILE, template, user_file
-
     path = user_file() if user else Path(FILE)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +51,6 @@ def show_command(*, origin: bool = False, as_json: Json) -> None:
 
     origin: Say where each default comes from.
     """
-    from placer.interface.settings import PREFIX, every_setting, project_file, user_file
     from placer.report.blocks import table, with_columns
 
     found = every_setting()
@@ -103,8 +101,6 @@ def check_command(ctx: click.Context, *, as_json: Table) -> None:
 
     The exit code is 1 if an answer is wrong.
     """
-    from placer.version import __version__
-
     rows = [("python", platform.python_version(), ""), ("placer", __version__, "")]
     rows += [(f"extra {name}", *_extra(name, packages)) for name, packages in EXTRAS.items()]
     checks = [_check(name) for name in SECOND]

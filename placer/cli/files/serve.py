@@ -11,6 +11,7 @@ from placer.cli.command import Catalog, as_command
 from placer.cli.screen.option_groups import LargeCommand
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
+from placer.units import parse_seconds
 from placer.version import install_line
 
 PACKAGES = ("litestar", "uvicorn", "prometheus_client", "jinja2")
@@ -63,7 +64,6 @@ def command(
     from placer.interface.options import memory_bytes
     from placer.service.server import serve
     from placer.service.settings import Settings
-    from placer.units import parse_seconds
 
     settings = Settings(
         host=host,
@@ -146,7 +146,6 @@ def mcp_command(*, port: int | None = None, catalog: Catalog, time_limit: str = 
     from placer.interface.advisor import Advisor
     from placer.service.settings import Settings
     from placer.service.tools import serve_http, serve_stdio
-    from placer.units import parse_seconds
 
     books = checked_books(catalog)
     Advisor(books or None).book()  # a book that is wrong is an error now

@@ -16,6 +16,8 @@ from placer.cli.screen.show import show
 from placer.documents.json_file import read_json
 from placer.errors import PlacerError, not_installed
 from placer.interface.saved import export
+from placer.launch.export import TARGETS, target_named
+from placer.units import parse_seconds
 
 if TYPE_CHECKING:
     from placer.launch.rehearsal.judgement import Line
@@ -34,13 +36,10 @@ Targets:
 """
 
 
-def _epilog() -> str:
-    from placer.launch.export import TARGETS
-
-    return EXPORT + "\n".join(f"  {name:15} {words}" for name, words in TARGETS.items())
+EXPORT += "\n".join(f"  {name:15} {words}" for name, words in TARGETS.items())
 
 
-@as_command("export", _epilog(), of=export, without=("manifest",))
+@as_command("export", EXPORT, of=export, without=("manifest",))
 def export_command(
     path: str, *, folder: str, diff: bool = False, as_json: Json, **words: Any
 ) -> None:
@@ -51,7 +50,6 @@ def export_command(
     folder (DIR, --dir): New or empty folder, or one of an earlier export.
     diff: Show what would change in DIR and write nothing.
     """
-    from placer.launch.export import target_named
     from placer.launch.export.folder import difference, left_over, write_folder
 
     target_named(words["target"])  # an unknown one is refused before anything is read
@@ -136,7 +134,6 @@ def rehearse_command(
     out (FILE, -o --out): Write the comparison as JSON.
     """
     from placer.documents.manifest import read_manifest
-    from placer.units import parse_seconds
 
     check_targets(out)
     plan = read_manifest(read_json(manifest), manifest)

@@ -14,6 +14,7 @@ import click
 from placer.cli.command import Json, as_command
 from placer.cli.output import print_json, say
 from placer.cli.screen.option_groups import LargeCommand
+from placer.cli.screen.show import show_blocks
 from placer.cost_model.timing.services import POLL_SECONDS
 from placer.documents.json_file import read_json
 from placer.errors import PlacerError, not_installed
@@ -225,7 +226,6 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
 
 
 def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
-    from placer.cli.screen.show import show_blocks
     from placer.report.kinds.trials.run import seconds_table, traffic_tables
 
     rounds = counted(comparison["rounds"], "round") + (

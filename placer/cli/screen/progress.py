@@ -19,15 +19,6 @@ MOST_GAP = 10.0
 """A gap of more than 1,000 % says nothing: an objective near zero, or a first rough bound."""
 
 
-class Listener(Struct, frozen=True, kw_only=True, dict=True):
-    """What hears of a search: its better values, and bounds on the whole question; None where
-    nobody looks.
-    """
-
-    better: Callable[[float], None] | None = None
-    bound: Callable[[float | None], None] | None = None
-
-
 class SearchProgress(Struct, kw_only=True, dict=True):
     """How a search goes.
 
@@ -109,15 +100,15 @@ class SearchProgress(Struct, kw_only=True, dict=True):
 @contextmanager
 def progress(
     what: str, asked: Mapping[str, Any] | None = None, *, keeps: bool = False
-) -> Iterator[Listener]:
+) -> Iterator[dict[str, Any]]:
     """Show one transient line on a terminal while a search runs; elsewhere show nothing.
 
     ``what``: what is done, such as ``searching``. ``asked``: words of the request: objective, gap
-    and time limit. ``keeps``: whether Ctrl-C ends it with the best so far. Yield Listener: its
-    functions go to the search; it has none where nothing is shown.
+    and time limit. ``keeps``: whether Ctrl-C ends it with the best so far. Yield the words of a
+    verb that say what hears of its search: none where nothing is shown.
     """
     if not sys.stderr.isatty():
-        yield Listener()
+        yield {}
         return
     words = asked or {}
     search = SearchProgress(
@@ -128,7 +119,7 @@ def progress(
         keeps=keeps,
     )
     with telling(search):
-        yield Listener(better=search.heard, bound=search.proved)
+        yield {"on_better": search.heard, "on_bound": search.proved}
 
 
 @contextmanager

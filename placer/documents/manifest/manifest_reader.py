@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from placer.cost_model.timing.services import POLL_SECONDS
 from placer.documents.manifest.types import ISLANDS_SCHEMA, Group, Manifest
 from placer.errors import PlacerError
@@ -215,8 +217,6 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
     Raise `PlacerError` if it is of a newer version, was edited, lacks something, or its parts do
     not fit each other.
     """
-    import msgspec
-
     if not isinstance(document, Mapping):
         raise PlacerError(f"{where}: not a JSON object", "give a file that placer wrote")
     version_of(document, where)
