@@ -22,6 +22,8 @@ from placer.workload.inner_plan import InnerPlan
 
 GROUP = ("place", "gpu", "gpu_count", "market", "count")
 """Fields of a group of workers that its row has under the same names."""
+EXCHANGE = ("compression", "local_steps", "streams", "overlap")
+"""The same of an exchange."""
 OLDER = "older"
 """Label of the proved best among the near misses, where the answer has newer prices."""
 
@@ -124,10 +126,7 @@ def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]
         ],
         "worker_count": placement.workers,
         "exchange": exchange.strategy,
-        "compression": exchange.compression,
-        "local_steps": exchange.local_steps,
-        "streams": exchange.streams,
-        "overlap": exchange.overlap,
+        **{name: getattr(exchange, name) for name in EXCHANGE},
         **({} if exchange.transport == OLD_TRANSPORT else {"transport": exchange.transport}),
         "server": None
         if exchange.server is None

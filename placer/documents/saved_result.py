@@ -17,6 +17,7 @@ from placer.documents.checker.market import machines_of
 from placer.documents.checker.strategies import Relaxed
 from placer.documents.manifest.manifest_reader import document_digest
 from placer.documents.result_parts import (
+    EXCHANGE,
     GROUP,
     estimate_document,
     island_document,
@@ -257,10 +258,7 @@ def placement_from(document: Json) -> Placement:
         groups=tuple(_group_from(w) for w in document["workers"]),
         exchange=Exchange(
             strategy=document["exchange"],
-            compression=document["compression"],
-            local_steps=document["local_steps"],
-            streams=document["streams"],
-            overlap=document["overlap"],
+            **{name: document[name] for name in EXCHANGE},
             transport=document.get("transport", OLD_TRANSPORT),
             aggregator=aggregator and aggregator["place"],
             aggregator_memory_gib=aggregator and aggregator["memory_gib"],

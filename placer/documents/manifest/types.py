@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from placer.cost_model.convergence import Multiplier
+from placer.documents.result_parts import EXCHANGE
 from placer.documents.schemas.parts import Digest, LinkUse, Part, Range, Some, StepSeconds, Strategy
 from placer.errors import PlacerError
 from placer.market.checks.agreement import check_figures
@@ -328,10 +329,7 @@ def exchange_of(manifest: Manifest, server: WorkerGroup | None = None) -> Exchan
     settings, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
     return Exchange(
         strategy=settings.strategy,
-        compression=settings.compression,
-        local_steps=settings.local_steps,
-        streams=settings.streams,
-        overlap=settings.overlap,
+        **{name: getattr(settings, name) for name in EXCHANGE},
         aggregator=None if hub is None else hub.place,
         aggregator_memory_gib=None if hub is None else hub.memory_gib,
         server=server,

@@ -75,6 +75,13 @@ def _needed(module: str) -> Any:
 def specification(chart: Any) -> dict[str, Any]:
     """Build the Vega-Lite specification of a chart in placer's style."""
     ink, soft, line = colour("ink"), colour("soft"), colour("line")
+    words = {
+        "labelColor": soft,
+        "labelFontSize": 12,
+        "titleColor": soft,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    }
     written: dict[str, Any] = chart.to_dict(validate=False)
     for layer in written.get("layer", ()):
         if layer.get("data", {}).get("values") == LAND:
@@ -84,24 +91,14 @@ def specification(chart: Any) -> dict[str, Any]:
         "font": FONT,
         "view": {"stroke": None},
         "axis": {
-            "labelColor": soft,
-            "labelFontSize": 12,
-            "titleColor": soft,
-            "titleFontSize": 12,
-            "titleFontWeight": "normal",
+            **words,
             "gridColor": line,
             "domainColor": line,
             "tickColor": line,
             "labelLimit": 320,
             "labelPadding": 6,
         },
-        "legend": {
-            "labelColor": soft,
-            "labelFontSize": 12,
-            "titleColor": soft,
-            "titleFontSize": 12,
-            "titleFontWeight": "normal",
-        },
+        "legend": words,
         "text": {"color": ink, "fontSize": 12, "font": FONT},
         "aria": False,
     }
