@@ -1,4 +1,4 @@
-"""The command line: one file per command, imported only when it runs.
+"""The command line: the module of a command is imported only when it runs.
 
 Nothing else in placer prints.
 """

@@ -1,1 +1,1 @@
-"""Commands that answer a question, one file each."""
+"""Commands that answer a question."""

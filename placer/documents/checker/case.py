@@ -321,9 +321,8 @@ class Case:
         for _, _, start, end in keys:
             rows = self._egress.get((here["provider"], start, end))
             if rows:
-                ordered = sorted(rows, key=lambda r: r["above_gib_per_month"])
-                paid = [r for r in ordered if r["usd_per_gib"] > 0]
-                return float((paid or ordered)[0]["usd_per_gib"]) / GIB
+                first = min(rows, key=lambda r: (r["usd_per_gib"] <= 0, r["above_gib_per_month"]))
+                return float(first["usd_per_gib"]) / GIB
         raise KeyError(f"egress price from {src} to {dst}")
 
     @cached_property
