@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
+
+from msgspec import Struct
 
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
@@ -45,8 +46,7 @@ NO_CERTIFICATE = (
 """What is said where a file has nothing that its proof is checked with."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """Sentences: what a certificate confirms from its file alone, and what is taken on trust."""
 
     confirmed: tuple[str, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import isclose
 from typing import Any
+
+from msgspec import Struct
 
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import EDITED, PlacerError
@@ -55,8 +56,7 @@ COMPARISONS = {">": operator.gt, "<": operator.lt}
 CONDITION = re.compile(r"\s*([a-z]+)\s*([<>])\s*([+-]?\d{1,12}(?:\.\d{1,12})?)\s*(%?)\s*")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True, kw_only=True):
     """A change that is not accepted, such as ``cost>10%``: of a figure, relative or in its unit."""
 
     text: str

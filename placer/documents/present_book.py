@@ -5,10 +5,9 @@ result on it, and what of the document is not as it says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from placer.cost_model.reduced_problem import cut_down, used_problem
 from placer.documents.result_parts import data_document
@@ -124,8 +123,7 @@ def _links(book: Catalog) -> dict[tuple[str, str], MeasuredLink]:
     return {(link.src, link.dst): link for link in book.links}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True, kw_only=True):
     """What a document shares with the book of this machine: the question on that whole book, None
     where it is another one or none; and sentences.
     """

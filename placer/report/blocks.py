@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 from placer.records import replace
 
@@ -19,8 +20,7 @@ Pair: TypeAlias = tuple[str, str, str]
 """A name, its words, and more in small print."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Text:
+class Text(Struct, frozen=True, kw_only=True):
     """A paragraph or, with several ``lines``, a list.
 
     A terminal writes a ``warning`` and a ``hint`` to stderr.
@@ -31,16 +31,14 @@ class Text:
     kind: Literal["text"] = "text"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """Pairs of a name and its words; a third entry says more in small print."""
 
     rows: tuple[Pair, ...]
     kind: Literal["facts"] = "facts"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """A table whose columns may be sorted.
 
     ``numbers`` are the names of columns that are aligned and sorted as figures. ``rows`` hold the
@@ -60,7 +58,7 @@ class Table:
     folded: bool = False
     narrowed: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
-    units: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = {}
     data: bool = False
     kind: Literal["table"] = "table"
 
@@ -74,8 +72,7 @@ class Table:
         return names
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True, kw_only=True):
     """A chart with what it shows in one sentence, and the same figures as a table.
 
     ``draw`` builds the Vega-Lite chart (Altair); it is called when the page is made.
@@ -83,7 +80,7 @@ class Chart:
 
     name: str
     title: str
-    draw: Callable[[], Any] = field(repr=False)
+    draw: Callable[[], Any]
     table: Table
     note: str = ""
     table_open: bool = False
@@ -93,8 +90,7 @@ class Chart:
 Block: TypeAlias = Text | Facts | Table | Chart
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
+class Section(Struct, frozen=True, kw_only=True):
     """A heading and what stands below it; a terminal shows a ``detail`` with ``-v`` alone."""
 
     title: str
@@ -102,8 +98,7 @@ class Section:
     detail: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """The contents of a page: a title, the answer in one sentence, key figures and sections.
 
     ``tone`` says whether the answer is one (``good``), comes with a doubt (``warning``) or is none

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from placer.documents.checker.averages import class_of, transport_of
 from placer.records import Json, replace
@@ -17,8 +18,7 @@ ONE_DISK, EACH_GB = 660e6, 0.88e6
 """Bytes/s of one local disk, and of each GB of several."""
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """Samples/s of a worker from the store and from its disks, and the share of the store."""
 
     store: float
@@ -83,8 +83,7 @@ EQUAL_PARTS = ("central", "hierarchical", "parameter-server")
 GIB = 1 << 30
 
 
-@dataclass(frozen=True)
-class Road:
+class Road(Struct, frozen=True):
     """One directed link: bytes/s of one stream, bytes/s of many, seconds there and back."""
 
     one: float
@@ -96,8 +95,7 @@ class Road:
         return min(streams * self.one, max(self.cap, self.one))
 
 
-@dataclass(frozen=True)
-class SiteGroup:
+class SiteGroup(Struct, frozen=True):
     """Equal machines: place, how many, samples/s, class of host and USD/h of one, how one reads."""
 
     place: str

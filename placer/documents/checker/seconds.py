@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
+
+from msgspec import Struct
 
 from placer.documents.checker.averages import (
     class_seconds,
@@ -32,13 +33,12 @@ assumed again.
 """
 
 
-@dataclass(frozen=True)
-class Bill:
+class Bill(Struct, frozen=True):
     """Seconds of a round; (place, seconds) of functions; (place, objects, polls) of stores."""
 
     seconds: float
-    functions: list[tuple[str, float]] = field(default_factory=list)
-    stores: list[tuple[str, int, int]] = field(default_factory=list)
+    functions: list[tuple[str, float]] = []
+    stores: list[tuple[str, int, int]] = []
 
 
 def round_of(case: Case) -> Bill:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from placer.report.charts.drawing import WIDTH, altair, colour
 
@@ -17,8 +18,7 @@ MOST_TICKS = 10
 """More labels would overlap."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
+class Point(Struct, frozen=True, kw_only=True):
     """A point with the interval of its height, and what is written beside it."""
 
     x: float

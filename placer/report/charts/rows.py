@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from placer.report.charts.drawing import WIDTH, altair, colour
 from placer.units import format_seconds, format_usd
@@ -19,8 +21,7 @@ SHADES = {"main": "main", "warm": "warm", "whole": "free"}
 """Colour of each kind of bar."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class Span(Struct, frozen=True, kw_only=True):
     """One bar: from where to where, and what is written beyond its end."""
 
     name: str
@@ -171,8 +172,7 @@ MOST_ROWS = 40
 """Rows of one drawing; the table beside it has them all."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dot:
+class Dot(Struct, frozen=True, kw_only=True):
     """One row: a value with an interval, or without where its ends are None, and a second value to
     compare it with.
     """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from placer.report.charts.drawing import LAND, WIDTH, altair, colour
 
@@ -34,8 +36,7 @@ WAY_STEPS = 24
 """Parts of a link, at whose ends labels are kept off it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Site:
+class Site(Struct, frozen=True, kw_only=True):
     """A place with coordinates; ``workers`` is 0 for one that was only considered."""
 
     place: str
@@ -45,8 +46,7 @@ class Site:
     workers: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """What two places send each other, both directions together."""
 
     ends: tuple[str, str]
@@ -54,8 +54,7 @@ class Link:
     usd_per_gib: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """The part of the globe that is shown, in degrees, and its height in pixels."""
 
     west: float
@@ -207,8 +206,7 @@ def _dots(sites: Sequence[Site], window: Window, *, filled: bool) -> Any:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Label:
+class _Label(Struct, frozen=True, kw_only=True):
     text: str
     x: float
     y: float
