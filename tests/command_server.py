@@ -163,4 +163,5 @@ if __name__ == "__main__":
     _load()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # as in conftest.py
     sys.exit(serve())
