@@ -116,26 +116,6 @@ def test_every_tool_is_listed_and_answers() -> None:
         assert "--" not in re.sub("-{3,}", "", text), "words of calls, no options"
 
 
-def test_five_calls_end_in_a_manifest(run: Run, tmp_path: Path) -> None:
-    """Models, offers, an answer, why not something else, and what `placer export` takes."""
-    _, models, offers, answer, why, manifest = asked(
-        ("models", {}),
-        ("offers", {"gpu": "A10", "catalog": BOOK}),
-        ("recommend", QUESTION),
-        ("explain", {**QUESTION, "why_not": "T4"}),
-        ("manifest", {"answer": "answer-1"}),
-    )
-    assert "roberta-xlm" in said(models)
-    assert "lambda/us-west-1" in said(offers)
-    assert "8 x A10" in said(answer)
-    assert said(answer).endswith("This answer is answer-1.")
-    assert "T4" in said(why)
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(manifest.structured_content))
-    done = run("export", str(plan), "--to", "torchrun", "--dir", str(tmp_path / "launch"))
-    assert done.returncode == 0, done.stderr
-
-
 WRONG: Sequence[tuple[str, dict[str, Any], str]] = (
     ("recommend", {**QUESTION, "budgte": "5/h"}, "a similar word exists: 'budget'"),
     ("recommend", {"budget": "5/h"}, "recommend needs model"),
@@ -173,16 +153,24 @@ def test_what_is_wrong_is_one_line_and_long_questions_are_cut() -> None:
     assert long.structured_content["objective"]["gap"] > 0
 
 
-def test_loopback() -> None:
-    """The same over HTTP on this machine; a page of another site, or another name, is refused."""
+def test_five_calls_over_http_end_in_a_manifest(run: Run, tmp_path: Path) -> None:
+    """Models, offers, an answer, why not something else, and what `placer export` takes, on this
+    machine; a page of another site, or another name, is refused.
+    """
+    calls = (
+        ("models", {}),
+        ("offers", {"gpu": "A10", "catalog": BOOK}),
+        ("recommend", QUESTION),
+        ("explain", {**QUESTION, "why_not": "T4"}),
+        ("manifest", {"answer": "answer-1"}),
+    )
     words = [sys.executable, *COMMAND, "--port", "0"]
     process = subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         found = re.search(r"http://127\.0\.0\.1:\d+/mcp", process.stderr.readline())
         assert found
-        _, answer = asked(("recommend", QUESTION), transport=found[0])
-        assert "8 x A10" in said(answer)
+        _, models, offers, answer, why, manifest = asked(*calls, transport=found[0])
         kind = {"Content-Type": "application/json"}
         for header, value, status in (
             ("Host", "evil.example", 421),
@@ -193,6 +181,15 @@ def test_loopback() -> None:
     finally:
         process.terminate()
         process.communicate(timeout=60)
+    assert "roberta-xlm" in said(models)
+    assert "lambda/us-west-1" in said(offers)
+    assert "8 x A10" in said(answer)
+    assert said(answer).endswith("This answer is answer-1.")
+    assert "T4" in said(why)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(manifest.structured_content))
+    done = run("export", str(plan), "--to", "torchrun", "--dir", str(tmp_path / "launch"))
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, command: Run) -> None:
