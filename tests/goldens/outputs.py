@@ -17,9 +17,9 @@ import click
 import frozen
 import pytest
 import solving
-from test_every_document import BLOCKS, PRINTED, QUOTAS, WRITTEN
 
 import placer
+from conftest import ROOT
 from goldens.commands import folder, laid_out, screen, short_digest
 from goldens.measures import STARTS, modules
 from placer.cli import run
@@ -208,20 +208,28 @@ def instances(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def printed() -> list[tuple[str, str]]:
+    """List documents with the commands that print them."""
+    return [(name, words.format(root=ROOT)) for name, words in asked("documents")]
+
+
+def written() -> list[tuple[str, str, str]]:
+    """List documents with the files that they are, and the commands that write them."""
+    rows = ((name, *words.format(root=ROOT).split(maxsplit=1)) for name, words in asked("written"))
+    return [(name, file, words) for name, file, words in rows]
+
+
 def documents() -> dict[str, tuple[str, str]]:
     """Return the commands of a document of each kind, and the file that it writes if it does."""
-    lines = {**{name: lines[0] for name, lines in PRINTED.items()}, **MORE}
-    printed = {name: (f"{line} --json", "") for name, line in lines.items()}
-    written = {f"{name}-file": rows[0] for name, rows in WRITTEN.items()}
-    both = {**printed, **written}
-    return {name: command for name, command in both.items() if name not in UNSETTLED}
+    first = dict(reversed(printed()))
+    lines = {name: first[name] for name, _ in printed() if name not in UNSETTLED} | MORE
+    files = {f"{name}-file": (words, file) for name, file, words in written()}
+    return {name: (f"{words} --json", "") for name, words in lines.items()} | files
 
 
 def document(words: str, file: str) -> str:
     """Make a document."""
     with folder() as here:
-        for name, answer in (("quotas", QUOTAS), ("blocks", BLOCKS)):
-            (here.path / f"{name}.json").write_text(json.dumps(answer), encoding="utf-8")
         done = here.run(words)
         text = (here.path / file).read_text(encoding="utf-8") if file else done.stdout
         lines = text.splitlines() if file.endswith(".jsonl") else [text]

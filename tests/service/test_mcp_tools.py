@@ -157,7 +157,7 @@ def test_five_calls_over_http_end_in_a_manifest(run: Run, tmp_path: Path) -> Non
     """Models, offers, an answer, why not something else, and what `placer export` takes, on this
     machine; a page of another site, or another name, is refused.
     """
-    calls = (
+    calls: Sequence[tuple[str, dict[str, Any]]] = (
         ("models", {}),
         ("offers", {"gpu": "A10", "catalog": BOOK}),
         ("recommend", QUESTION),
