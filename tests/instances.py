@@ -888,8 +888,8 @@ def total_problem(seed: int) -> Problem:
     problem = exchange_problem(seed)
     samples, pool = draw.choice([10**4, 10**6, 10**8]), draw.choice(problem.pools)
     each_usd = pool.offer.usd_per_hour / 3600 / pool.alone.value
-    changed = replace(
-        problem.requirements,
+    return wishing(
+        problem,
         objective=draw.choice([*OBJECTIVES, "time"]),
         samples=samples,
         deadline_s=draw.choice([None, samples / pool.alone.value / draw.uniform(0.8, 2.5)]),
@@ -897,7 +897,6 @@ def total_problem(seed: int) -> Problem:
         budget_usd_per_hour=draw.choice([None, None, problem.requirements.budget_usd_per_hour]),
         min_samples_per_second=None,
     )
-    return replace(problem, requirements=changed)
 
 
 def batch_problem(seed: int) -> Problem:
@@ -907,12 +906,11 @@ def batch_problem(seed: int) -> Problem:
     draw = random.Random(f"batch {seed}")
     problem = exchange_problem(seed)
     low = draw.choice([48, 256, 1000, 4096])
-    changed = replace(
-        problem.requirements,
+    return wishing(
+        problem,
         batch_range=(low, low * draw.choice([1, 3, 8])),
         critical_batch=draw.choice([None, 100, 2_000, 50_000]),
     )
-    return replace(problem, requirements=changed)
 
 
 def carbon_problem(seed: int) -> Problem:

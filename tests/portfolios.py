@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from math import inf
 
-from instances import GPUS, offer, profile, random_problem
+from instances import GPUS, offer, profile, random_problem, wishing
 from placer.advice.portfolio.columns import Column, Columns, kind_of
 from placer.advice.portfolio.jobs import Block, Job, Portfolio, Slots, Team
 from placer.advice.portfolio.pricing import Ledger, worth
@@ -164,13 +164,16 @@ def _in_slots(draw: random.Random, job: Job) -> Job:
     deadline = draw.choice((None, None, 7200.0))
     if draw.random() < 0.25:
         return replace(job, duration_s=draw.choice((3600.0, 5400.0)), deadline_s=deadline)
-    wish = replace(
-        job.problem.requirements,
-        min_samples_per_second=None,
-        samples=int(floor * draw.choice((1800, 3000, 7000))),
+    return replace(
+        job,
+        problem=wishing(
+            job.problem,
+            min_samples_per_second=None,
+            samples=int(floor * draw.choice((1800, 3000, 7000))),
+            deadline_s=deadline,
+        ),
         deadline_s=deadline,
     )
-    return replace(job, problem=replace(job.problem, requirements=wish), deadline_s=deadline)
 
 
 def brute_force(portfolio: Portfolio) -> tuple[float, ...]:

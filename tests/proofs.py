@@ -21,9 +21,9 @@ from instances import (
     used_problem,
     vcpu_problem,
     wide_problem,
+    wishing,
 )
 from placer.problem.problem import Problem
-from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import solve
@@ -35,8 +35,7 @@ PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 def islands_apart(seed: int) -> Problem:
     """Draw islands over two regions or more, with as many streams as a pair of machines can use."""
     problem = island_problem(seed, most=600)
-    wish = replace(problem.requirements, min_regions=2, streams=64)
-    return replace(problem, requirements=wish)
+    return wishing(problem, min_regions=2, streams=64)
 
 
 MARKETS: dict[str, Callable[[int], Problem]] = {

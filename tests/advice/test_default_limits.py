@@ -7,7 +7,7 @@ import pytest
 from certain import certain
 
 import placer
-from instances import sized_problem
+from instances import sized_problem, wishing
 from placer.advice.explanation.explain import explain
 from placer.advice.recommendation.bottlenecks import needs_reservation
 from placer.advice.recommendation.other_answers import nearest
@@ -126,8 +126,7 @@ def test_explain_and_infeasible_answers_name_the_supply() -> None:
     (limit,) = (limit for limit in certain(binding).limits if limit.code == "supply")
     assert limit.binds
     assert limit.words == "at most 1 spot machine of one type in a place"
-    wish = replace(problem.requirements, min_samples_per_second=0.999 * speed)
-    nothing = replace(problem, requirements=wish)
+    nothing = wishing(problem, min_samples_per_second=0.999 * speed)
     assert solve(nothing, "exact").status is Status.INFEASIBLE
     notes = [option.note for option in nearest(nothing, "exact", SolveOptions())]
     assert "--supply any" in notes

@@ -17,7 +17,7 @@ import pytest
 from certain import certain
 from drawn import drawn
 
-from instances import two_places
+from instances import two_places, wishing
 from placer.advice.explanation.explain import Explanation, explain
 from placer.advice.frontier import frontier
 from placer.advice.recommendation.recommend import recommend
@@ -511,10 +511,10 @@ def test_the_best_batch_of_a_range_is_the_best_of_its_batches(objective: str) ->
     """
     problem = market(objective=objective, min_workers=2, batch_range=(1024, 4096))
     got = solve(problem)
-    values = []
-    for batch in problem.requirements.open_batches:
-        wish = replace(problem.requirements, target_batch_size=batch)
-        values.append(solve(replace(problem, requirements=wish)).value)
+    values = [
+        solve(wishing(problem, target_batch_size=batch)).value
+        for batch in problem.requirements.open_batches
+    ]
     assert None not in values
     best = (max if objective == HIGHEST else min)(v for v in values if v is not None)
     assert got.value == pytest.approx(best, rel=1e-3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from instances import exchange_problem, question, random_problem, wide_problem
+from instances import exchange_problem, question, random_problem, wide_problem, wishing
 from placer.advice.frontier import Ending, Frontier, frontier, knee_of
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
@@ -118,13 +118,9 @@ def test_a_prepared_solver_answers_as_a_fresh_one(seed: int) -> None:
         ("throughput", None, None),
         ("cost-per-sample", 5.0, None),
     ):
-        wish = replace(
-            problem.requirements,
-            objective=objective,
-            budget_usd_per_hour=budget,
-            min_samples_per_second=floor,
+        asked = wishing(
+            problem, objective=objective, budget_usd_per_hour=budget, min_samples_per_second=floor
         )
-        asked = replace(problem, requirements=wish)
         kept, fresh = answer(asked, EXACT), solve(asked, "exact", EXACT)
         assert (kept.status, kept.placement, kept.bound) == (
             fresh.status,

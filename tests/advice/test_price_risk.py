@@ -4,7 +4,7 @@ import pytest
 from certain import certain
 
 import placer
-from instances import offer, random_problem, two_places
+from instances import offer, random_problem, two_places, wishing
 from placer.advice.recommendation.recommend import recommend
 from placer.documents.schemas.proofs import RegionPrice
 from placer.market.price_interval import price_interval
@@ -114,8 +114,7 @@ def test_answers_hold_on_drawn_markets() -> None:
         if first is None:
             continue
         budget = 1.1 * first.usd_per_hour.total
-        limits = replace(problem.requirements, budget_usd_per_hour=budget)
-        problem = replace(problem, requirements=limits)
+        problem = wishing(problem, budget_usd_per_hour=budget)
         got = recommend(problem)
         risk = got.price_risk
         if risk is None or got.value is None or got.status != "optimal":

@@ -10,7 +10,7 @@ import pytest
 from certain import certain
 
 import placer
-from instances import carbon_problem, random_problem, two_places
+from instances import carbon_problem, random_problem, two_places, wishing
 from placer.advice.recommendation import equal_machines as module
 from placer.advice.recommendation.equal_machines import Promise, equal_machines
 from placer.advice.recommendation.notes import notes_of, warnings_of
@@ -149,7 +149,7 @@ def test_what_is_left_out_unseen_is_in_no_table(monkeypatch: pytest.MonkeyPatch)
         problem = (carbon_problem if objective == "carbon" else random_problem)(seed)
         if (objective == "time" and problem.requirements.samples is None) or not problem.pools:
             continue
-        asked = replace(problem, requirements=replace(problem.requirements, objective=objective))
+        asked = wishing(problem, objective=objective)
         tables = {}
         for name, promised in (("some", equal_machines), ("all", _promised_without_bounds)):
             monkeypatch.setattr(module, "equal_machines", promised)

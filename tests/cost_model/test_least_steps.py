@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instances import island_problem, link_of, server_problem
+from instances import island_problem, link_of, server_problem, wishing
 from placer.cost_model.estimate import evaluate, pool_of
 from placer.cost_model.limits import violations
 from placer.cost_model.timing.least_steps import LeastSteps
@@ -153,6 +153,6 @@ def test_what_may_wait_counts_as_free(wishes: dict[str, Any], free: bool) -> Non
     every step does; that of hivemind does not follow from the network.
     """
     problem = of_some(3, 2, "nccl", "all-reduce")
-    problem = replace(problem, requirements=replace(problem.requirements, **wishes))
+    problem = wishing(problem, **wishes)
     pool = problem.every_pool[0]
     assert (LeastSteps(problem).step_s(1.0, pool.host, 2, pool.machines) == 1.0) == free

@@ -56,8 +56,7 @@ def test_the_second_implementation_prices_islands_alike() -> None:
         for drawn, problem in island_placements(seed, 3):
             streams = random.Random(seed).choice((1, 64))
             placement = replace(drawn, exchange=replace(drawn.exchange, streams=streams))
-            asked = replace(problem.requirements, streams=streams)
-            assert_priced_alike(placement, replace(problem, requirements=asked))
+            assert_priced_alike(placement, wishing(problem, streams=streams))
             seen.add(placement.exchange.transport)
             several += placement.machines > placement.workers
     assert seen == {"nccl", "gloo", "hivemind"}
@@ -80,8 +79,7 @@ def test_rings_are_priced_alike_on_all_markets(strategy: str, transport: str) ->
     for seed in range(12):
         placement, problem = random_placement(strategy, seed)
         exchange = replace(placement.exchange, transport=transport)
-        wish = replace(problem.requirements, transport=transport)
-        asked = replace(problem, requirements=wish)
+        asked = wishing(problem, transport=transport)
         assert_priced_alike(replace(placement, exchange=exchange), asked)
 
 

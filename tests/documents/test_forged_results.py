@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from second_opinions import edited, examined, fresh
 
 from conftest import Run
-from instances import exchange_problem, random_problem, wide_problem
+from instances import exchange_problem, random_problem, wide_problem, wishing
 from placer.cost_model.estimate import estimate
 from placer.documents.checker.strategies import required_modes
 from placer.documents.proof_check import UNCOVERED
@@ -143,9 +143,8 @@ def test_a_placement_that_breaks_a_quota_of_vcpus_is_refused(files: Files, name:
     """
     problem = problem_of(files["whole"])
     row = Quota(place="lambda/*", gpu="*", market="*", vcpus=59, scope="together")
-    wish = replace(problem.requirements, quotas=(row,))
     honest = solve(
-        replace(problem, requirements=wish), "exact", SolveOptions(certificate=name == "whole")
+        wishing(problem, quotas=(row,)), "exact", SolveOptions(certificate=name == "whole")
     )
     assert refused(honest.to_saved(whole=name == "whole")) == ""
     placement = place_by_hand("lambda/us-east-1=2xA10:on-demand", problem)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from instances import question
+from instances import question, wishing
 from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
@@ -52,8 +52,7 @@ def test_offers_of_a_rule_share_its_quota(
     asked = Advisor(erben).problem("convnext-large", places=place, market="spot")
     for count, says in ((8, []), (9, ["the quota allows only 8 of them"])):
         rule = Used(place=place, device=device, count=count)
-        wish = replace(asked.requirements, quotas=(quota,), used=(rule,))
-        found = unusable(replace(asked, requirements=wish))
+        found = unusable(wishing(asked, quotas=(quota,), used=(rule,)))
         assert [text.removeprefix(f"--use {rule.spec}: ") for text in found] == says
 
 

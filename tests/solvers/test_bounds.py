@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import placer
-from instances import island_problem, random_problem, wide_problem
+from instances import island_problem, random_problem, wide_problem, wishing
 from placer.cost_model.timing.transfers import lanes, wan_seconds
 from placer.problem.exchange import butterfly, pair_bytes
 from placer.problem.shares import UNITS_PER_SAMPLE
@@ -167,8 +167,7 @@ def test_no_ring_is_faster_or_cheaper_than_the_bounds_of_its_regions() -> None:
     met = Counter({"slowest": 0, "price": 0})
     for seed in range(60):
         problem = wide_problem(seed, most=10**9)
-        wish = replace(problem.requirements, transport=("nccl", "gloo")[seed % 2])
-        problem = replace(problem, requirements=wish)
+        problem = wishing(problem, transport=("nccl", "gloo")[seed % 2])
         kept = market.Market.of(problem)
         asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
         mode = modes.Mode(problem, "all-reduce", 1)
@@ -391,8 +390,7 @@ def test_a_speed_that_workers_must_have_by_themselves_is_a_threshold() -> None:
     """
     problem = random_problem(5)
     free = {"min_samples_per_second": None, "budget_usd_per_hour": None}
-    wish = replace(problem.requirements, **free, least_speed=7 * UNITS_PER_SAMPLE)
-    problem = replace(problem, requirements=wish)
+    problem = wishing(problem, **free, least_speed=7 * UNITS_PER_SAMPLE)
     asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
     mode, nothing = modes.Mode(problem, "all-reduce", 1), np.zeros(1)
     (needed,) = asked.thresholds(mode, np.array([[1.0, 0.0]]), nothing, nothing, 0.0, nothing)

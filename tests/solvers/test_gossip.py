@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import instances
-from instances import of_workers
+from instances import of_workers, wishing
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.problem.placement import Placement
@@ -68,9 +68,10 @@ def spread_placements(problem: Problem) -> Iterator[tuple[Placement, float, floa
 
 def search_of(problem: Problem, steps: int, *, speed: float, usd: float) -> Any:
     """A search for placements of so many samples/s within so many USD/h."""
-    wish = replace(problem.requirements, objective="throughput", budget_usd_per_hour=usd)
     target = targets.Target.of(
-        replace(problem, requirements=wish), gap=0.0, deadline=time.monotonic() + 60
+        wishing(problem, objective="throughput", budget_usd_per_hour=usd),
+        gap=0.0,
+        deadline=time.monotonic() + 60,
     )
     target.floor_samples_per_second = speed
     target.limit_usd_per_sample = target.limit_carbon_g_per_hour = math.inf

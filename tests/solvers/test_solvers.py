@@ -137,10 +137,11 @@ def test_limits_at_the_optimum_leave_it_alone(chunk: int) -> None:
         if best is None or best.usd_per_hour.total == 0:
             continue
         floor, budget = best.effective_samples_per_second.value, best.usd_per_hour.total
-        tight = replace(
-            problem.requirements, min_samples_per_second=floor, budget_usd_per_hour=budget
-        )
-        again = solve(replace(problem, requirements=tight), "exact", PROOF).estimate
+        again = solve(
+            wishing(problem, min_samples_per_second=floor, budget_usd_per_hour=budget),
+            "exact",
+            PROOF,
+        ).estimate
         assert again is not None, seed
         assert again.effective_samples_per_second.value == pytest.approx(floor, rel=1e-8), seed
         judged += 1
@@ -257,8 +258,7 @@ def test_a_known_value_is_beaten_or_proved_best() -> None:
     for seed in range(60, 84):
         for objective in OBJECTIVES:
             problem = wide_problem(seed) if seed % 2 else random_problem(seed)
-            wish = replace(problem.requirements, objective=objective)
-            asked = replace(problem, requirements=wish)
+            asked = wishing(problem, objective=objective)
             best = solve(asked, "exact", PROOF)
             if not best.value:  # none, or free machines
                 continue

@@ -113,13 +113,12 @@ def short_range(seed: int) -> Problem:
     )
     problem = kinds[seed % len(kinds)](seed)
     low = draw.choice([2, 5, 12, 48])
-    wish = replace(
-        problem.requirements,
+    return wishing(
+        problem,
         target_batch_size=None,
         batch_range=(low, low + draw.choice([10, 25])),
         critical_batch=draw.choice([None, 3, 20, 100]),
     )
-    return replace(problem, requirements=wish)
 
 
 def test_a_stopped_range_has_an_honest_bound() -> None:

@@ -33,8 +33,7 @@ def with_shares(seed: int) -> placer.Problem:
     ]
     spot = problem.requirements.market == "spot"
     floor = None if spot or draw.random() < 0.4 else draw.choice((0.2, 0.25, 0.5, 1.0))
-    wish = replace(problem.requirements, max_shares=tuple(shares), on_demand_floor=floor)
-    return replace(problem, requirements=wish)
+    return wishing(problem, max_shares=tuple(shares), on_demand_floor=floor)
 
 
 def test_the_best_within_shares_is_that_of_plain_enumeration() -> None:
@@ -97,8 +96,7 @@ def test_areas_of_several_kinds_are_summed_up() -> None:
 
 def uniform(problem: Problem, *, mixed: bool = False) -> Problem:
     """Return a question whose software divides a step equally, with workers alike or not."""
-    wish = replace(problem.requirements, uniform=not mixed, transport="nccl")
-    return replace(problem, requirements=wish)
+    return wishing(problem, uniform=not mixed, transport="nccl")
 
 
 @pytest.mark.parametrize("draw", [random_problem, like_problem, island_problem])

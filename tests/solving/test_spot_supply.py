@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import placer
-from instances import AS_OF, island_problem, random_problem, sized_problem
+from instances import AS_OF, island_problem, random_problem, sized_problem, wishing
 from placer.cost_model.limits import violations
 from placer.documents.checker.limits import supply_of
 from placer.errors import PlacerError
@@ -24,8 +24,7 @@ PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 
 def supplied(problem: Problem, supply: int | None, **wishes: Any) -> Problem:
     """Return a question with so many spot machines of a type in a place."""
-    wish = replace(problem.requirements, supply=supply, **wishes)
-    return replace(problem, requirements=wish)
+    return wishing(problem, supply=supply, **wishes)
 
 
 def drawn(draw: Callable[[int], Problem], seed: int) -> Problem:
