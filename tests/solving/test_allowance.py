@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -38,14 +37,6 @@ def test_a_bound_of_some_numbers_of_workers_is_none_of_all() -> None:
     found = solve(problem, "exact", SolveOptions(time_limit_s=1e-9))
     assert (found.status, found.bound) == (Status.TIME_LIMIT, None)
     assert solve(problem, "exact", SolveOptions(proof="quick")).bound is not None
-
-
-def test_reading_a_question_takes_of_its_time() -> None:
-    """Of eight seconds three are left after five, and a tenth after a hundred."""
-    asked = SolveOptions(time_limit_s=8.0)
-    for spent_s, left_s in ((5.0, 3.0), (100.0, advisor.LEAST_S)):
-        left = advisor._left_s(asked, time.monotonic() - spent_s)
-        assert left == pytest.approx(left_s, abs=0.5 if left_s > 1 else 0.0)
 
 
 def test_a_part_ends_alone_and_with_the_whole() -> None:
