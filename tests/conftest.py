@@ -38,7 +38,7 @@ settings.load_profile("same")
 """Examples have no time limit of their own: tests share a busy machine. They are the same each
 time, so that no change fails by chance; `make fuzz` draws others.
 """
-pytest.register_assert_rewrite("book_contract")
+pytest.register_assert_rewrite("book_contract", "proofs")
 HOME = Path(tempfile.mkdtemp(prefix="placer-tests-"))
 os.environ["PLACER_HOME"] = str(HOME)
 """No test reads or writes the books, pins and caches of the person who runs it."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from functools import cache
 
+import pytest
+
 from instances import (
     batch_problem,
     carbon_problem,
@@ -24,7 +26,7 @@ from instances import (
     wishing,
 )
 from placer.problem.problem import Problem
-from placer.solving.answer import SolveOptions
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve
 
@@ -65,3 +67,37 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
 def proved(market: str, seed: int) -> Result:
     """Solve an instance of a market to the last digit with `exact`, once in a process."""
     return solve(MARKETS[market](seed), "exact", PROOF)
+
+
+def agrees(answer: Result, oracle: Result, seed: int) -> bool:
+    """Compare status and value of a proof with those of plain enumeration; return whether there is
+    a placement.
+    """
+    assert answer.status is oracle.status, seed
+    assert (answer.value is None) == (oracle.value is None), seed
+    if oracle.value is not None:
+        assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+    return oracle.value is not None
+
+
+def is_open(answer: Result, oracle: Result, seed: int) -> bool:
+    """Return whether a search over islands ended open, as an hour has a price that hundreds of
+    slower plans may keep: then nothing is better than the bound.
+    """
+    if answer.status is not Status.FEASIBLE:
+        return False
+    assert answer.bound is not None
+    if oracle.value is not None:
+        assert not answer.objective.better(oracle.value, answer.bound, 1e-8), seed
+    return True
+
+
+def worse(found: Result, best: Result) -> float:
+    """How much worse a value is than another, relative; negative if it is better."""
+    assert found.value is not None
+    assert best.value is not None
+    if best.value == 0:
+        return found.value
+    if found.problem.requirements.objective == "throughput":
+        return 1 - found.value / best.value
+    return found.value / best.value - 1

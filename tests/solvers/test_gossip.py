@@ -20,6 +20,7 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
+from proofs import agrees
 
 gossip_search, targets, markets, modes = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -138,12 +139,8 @@ def test_the_search_finds_what_enumeration_finds(objective: str) -> None:
         if objective == "cost":
             wish = replace(wish, min_samples_per_second=1.0)
         problem = replace(base, requirements=wish)
-        oracle = solve(problem, "exhaustive")
         answer = solve(problem, "exact", SolveOptions(gap=0.0, time_limit_s=60))
-        assert answer.status == oracle.status, seed
-        if oracle.value is not None:
-            assert answer.value == pytest.approx(oracle.value, rel=1e-8), seed
-            judged += 1
+        judged += agrees(answer, solve(problem, "exhaustive"), seed)
         if judged >= 4:
             break
     assert judged >= 2

@@ -17,25 +17,11 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
-from proofs import PROOF
+from proofs import PROOF, worse
 
 construction = importlib.import_module("placer.solvers._drafts.construction")
-
-
-def worse(found: Result, best: Result) -> float:
-    """How much worse a value is than another, relative; negative if it is better."""
-    assert found.value is not None
-    assert best.value is not None
-    if best.value == 0:
-        return found.value
-    return (
-        1 - found.value / best.value
-        if found.problem.requirements.objective == "throughput"
-        else found.value / best.value - 1
-    )
 
 
 @pytest.mark.parametrize(

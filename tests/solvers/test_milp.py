@@ -51,6 +51,7 @@ from placer.records import replace
 from placer.solving import cross_check as verify
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.solve import solve
+from proofs import PROOF
 
 cpsat, milp, child, linear, split, frames, site_groups, rounds = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -65,7 +66,6 @@ cpsat, milp, child, linear, split, frames, site_groups, rounds = (
         "_programs.rounds",
     )
 )
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 ENGINES: dict[str, Any] = {"milp": milp.engine, "cpsat": cpsat.engine}
 
 

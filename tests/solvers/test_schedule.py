@@ -16,13 +16,13 @@ from placer.cost_model.objective import objective_of
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.allowance import OutOfTimeError
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import Status
 from placer.solving.result import Result
 from placer.solving.solve import solve
+from proofs import PROOF, agrees
 
 SCHEDULE = importlib.import_module("placer.solvers.exact.schedule")
 PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 MAKERS = (random_problem, exchange_problem)
 
 
@@ -69,12 +69,7 @@ def test_stages_change_no_answer(seed: int, draw: Callable[[int], Problem]) -> N
         patch.setattr(SCHEDULE, "LOOK", 0)
         patch.setattr(SCHEDULE, "TURN", 1)
         found = solve(problem, "exact", PROOF)
-    oracle = solve(problem, "exhaustive")
-    assert found.status == oracle.status
-    if oracle.value is None or found.value is None:
-        assert found.value is oracle.value
-    else:
-        assert found.value == pytest.approx(oracle.value, rel=1e-8)
+    agrees(found, solve(problem, "exhaustive"), seed)
 
 
 @settings(max_examples=12, deadline=None)

@@ -30,9 +30,8 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names
-from proofs import PROOF
+from proofs import PROOF, agrees
 
 BY_NODES = SolveOptions(node_limit=50_000, time_limit_s=3600.0)
 """Proofs within so many nodes, however busy the machine is; the largest takes about 15,000."""
@@ -40,21 +39,6 @@ UNPROVED = ("greedy", "local_search")
 """Solvers that look for good placements and prove nothing: see test_heuristics.py."""
 PROGRAMS = ("cpsat", "milp")
 """Solvers that write the question as one program: half a second each, see test_milp.py."""
-
-
-def assert_same(problem: Problem, seed: int) -> bool:
-    """Status and value of `exact` are those of plain enumeration; whether there is a placement."""
-    return agrees(problem, seed, solve(problem, "exact", PROOF))
-
-
-def agrees(problem: Problem, seed: int, answer: Result) -> bool:
-    """Compare an answer of `exact` with plain enumeration; whether there is a placement."""
-    oracle = solve(problem, "exhaustive")
-    assert answer.status == oracle.status, seed
-    assert (answer.value is None) == (oracle.value is None), seed
-    if oracle.value is not None:
-        assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
-    return oracle.value is not None
 
 
 def test_solvers_are_found_without_a_list() -> None:
@@ -106,10 +90,7 @@ def test_cases_that_once_went_wrong(drawn: Callable[[int], Problem], seed: int) 
     than a budget pays for.
     """
     problem = drawn(seed)
-    oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
-    assert (answer.value is None) == (oracle.value is None)
-    if oracle.value is not None:
-        assert answer.value == pytest.approx(oracle.value, rel=1e-8)
+    agrees(solve(problem, "exact", PROOF), solve(problem, "exhaustive"), seed)
 
 
 def test_mixed_integer_programs_know_what_workers_wait_for() -> None:
@@ -356,4 +337,5 @@ def test_exact_equals_exhaustive_where_classes_of_hosts_are_searched_together(
     relaxation = importlib.import_module("placer.solvers.exact.bounds.relaxation")
     monkeypatch.setattr(relaxation, "MOST_FAMILIES", families)
     for seed in range(5_000, 5_020):
-        assert_same(island_problem(seed, most=600), seed)
+        problem = island_problem(seed, most=600)
+        agrees(solve(problem, "exact", PROOF), solve(problem, "exhaustive"), seed)

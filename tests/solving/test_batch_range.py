@@ -31,8 +31,7 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
-
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
+from proofs import PROOF
 
 
 def ask(book: Catalog, **changes: object) -> Problem:

@@ -12,8 +12,8 @@ from placer.solving.by_hand import place_by_hand
 from placer.solving.parts.search import best_executed, questions
 from placer.solving.result import Result
 from placer.solving.solve import solve
+from proofs import PROOF
 
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 SEEDS = range(100, 116)
 
 
