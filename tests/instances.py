@@ -272,23 +272,18 @@ ISLAND_GPUS = {
 """Memory, FP16 peak, memory bandwidth and NVLink of the devices of islands."""
 
 
+def decoder_of(layers: int, width: int, parameters: int, **others: Any) -> Architecture:
+    """Build a decoder that trains and computes with all its parameters."""
+    counts = ("parameters", "active_parameters", "computed_parameters", "trainable_parameters")
+    usual = {"mlp_matrices": 2, "vocabulary": 32_000, "tied": True, "sequence_length": 2_048}
+    usual |= {"kv_width": width, "mlp_width": 4 * width, **dict.fromkeys(counts, parameters)}
+    return Architecture(layers=layers, width=width, **{**usual, **others})
+
+
 def language_model(layers: int, width: int, batch: int) -> ModelProfile:
     """Build a decoder without rates: its speed and its plans follow from its dimensions."""
     parameters = layers * 12 * width**2 + 32_000 * width
-    shape = Architecture(
-        layers=layers,
-        width=width,
-        kv_width=width,
-        mlp_width=4 * width,
-        mlp_matrices=2,
-        vocabulary=32_000,
-        tied=True,
-        sequence_length=2_048,
-        parameters=parameters,
-        active_parameters=parameters,
-        computed_parameters=parameters,
-        trainable_parameters=parameters,
-    )
+    shape = decoder_of(layers, width, parameters)
     base = profile(parameters * 2 / 1e6, {"T4": 1.0}, batch)
     return replace(base, family="transformer", rates=(), efficiency=(), architecture=shape)
 

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import placer.workload.island
+from instances import decoder_of
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Gpu
 from placer.workload.architecture import Architecture
@@ -36,19 +37,13 @@ def plain_gpt(layers: int, width: int, sequence_length: int) -> Architecture:
     """Build a GPT with a tied head and learnt positions."""
     computed = 12 * layers * width**2 + MPT_VOCABULARY * width
     parameters = computed + sequence_length * width
-    return Architecture(
-        layers=layers,
-        width=width,
-        kv_width=width,
-        mlp_width=4 * width,
-        mlp_matrices=2,
+    return decoder_of(
+        layers,
+        width,
+        parameters,
         vocabulary=MPT_VOCABULARY,
-        tied=True,
         sequence_length=sequence_length,
-        parameters=parameters,
-        active_parameters=parameters,
         computed_parameters=computed,
-        trainable_parameters=parameters,
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
+from instances import decoder_of
 from placer.cost_model.convergence import (
     PARAMETERS,
     TOKEN_EXPONENT,
@@ -25,7 +26,6 @@ from placer.market.books.folders import shipped_folder
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import Exchange
 from placer.records import replace
-from placer.workload.architecture import Architecture
 from placer.workload.profile import ModelProfile, load_profile
 
 
@@ -126,20 +126,7 @@ STEPS = st.integers(1, 511)
 
 def decoder(parameters: int) -> ModelProfile:
     """Return a profile of a decoder; only its size and that it has an architecture count here."""
-    built = Architecture(
-        layers=24,
-        width=2048,
-        kv_width=2048,
-        mlp_width=8192,
-        mlp_matrices=2,
-        vocabulary=32_000,
-        tied=True,
-        sequence_length=1024,
-        parameters=parameters,
-        active_parameters=parameters,
-        computed_parameters=parameters,
-        trainable_parameters=parameters,
-    )
+    built = decoder_of(24, 2048, parameters, sequence_length=1024)
     base = load_profile("roberta-base")
     return replace(base, parameters=parameters, architecture=built, sample=None, sample_source="")
 

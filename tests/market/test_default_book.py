@@ -10,7 +10,7 @@ import pytest
 
 import placer
 from conftest import Run
-from instances import two_places
+from instances import gpu_of, two_places
 from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.dollars import function_usd
 from placer.cost_model.estimate import estimate
@@ -213,16 +213,7 @@ def test_retrieval_is_priced() -> None:
     assert more == pytest.approx(2 * 4 * problem.gradient_bytes / 2**30 * 0.01)
 
 
-MINE = Gpu(
-    gpu="mine",
-    kind="gpu",
-    memory_gib=79,
-    fp16_tflops=100,
-    memory_gb_per_s=2000,
-    host="a10",
-    source="our own",
-    as_of="2026-11-01",
-)
+MINE = gpu_of("mine", (79, 100, 2000, "a10"))
 """A device that accelerators.csv does not have."""
 
 

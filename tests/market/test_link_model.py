@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instances import region
 from placer.market.books.csv_rows import shipped_table
 from placer.market.catalog import Catalog, Region
 from placer.market.network.graph import Network
@@ -21,6 +22,7 @@ from placer.market.network.link_model import (
     hub_distances_km,
     hubs,
 )
+from placer.records import replace
 
 PUBLISHED = {
     ("gcp/us-central1", "gcp/europe-west1"): 0.21,
@@ -46,18 +48,11 @@ def at(
     latitude_deg: float, longitude_deg: float, provider: str = "onprem", name: str = "here"
 ) -> Region:
     """A place of which nothing but its coordinates is known."""
-    return Region(
-        provider=provider,
-        region=name,
-        display_name=name,
-        city=name,
-        country="XX",
-        continent="EU",
+    return replace(
+        region(provider, name, 2),
         egress_zone="x",
         latitude_deg=latitude_deg,
         longitude_deg=longitude_deg,
-        source="test",
-        as_of="2026-11-01",
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from rehearsed import EU, FOUR, LONDON, OREGON, STORES, US, by_hand
 
+from instances import decoder_of
 from placer.errors import PlacerError
 from placer.launch.rehearsal.small_plan import (
     CARRIED_BYTES_PER_S,
@@ -16,7 +17,6 @@ from placer.launch.rehearsal.small_plan import (
 from placer.launch.runtime.run_plan import plan_from
 from placer.problem.exchange import bytes_by_link, traits
 from placer.records import replace
-from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 
 WAY_S = 0.10314
@@ -110,20 +110,8 @@ def test_two_groups_of_one_kind_of_machine_have_one_rate() -> None:
     and not once for each group.
     """
     problem, placement = by_hand()
-    architecture = Architecture(
-        layers=2,
-        width=64,
-        kv_width=64,
-        mlp_width=256,
-        mlp_matrices=2,
-        vocabulary=100,
-        tied=False,
-        sequence_length=8,
-        parameters=problem.profile.parameters,
-        active_parameters=problem.profile.parameters,
-        computed_parameters=problem.profile.parameters,
-        trainable_parameters=problem.profile.parameters,
-    )
+    size = problem.profile.parameters
+    architecture = decoder_of(2, 64, size, vocabulary=100, tied=False, sequence_length=8)
     profile = replace(problem.profile, architecture=architecture, sample=None, sample_source="")
     plan = small_plan(replace(problem, profile=profile), placement, 0.1)
     assert [group.gpu for group in placement.groups] == ["T4", "T4"]
