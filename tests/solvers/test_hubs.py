@@ -13,14 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import (
-    carbon_problem,
-    exchange_problem,
-    joint_problem,
-    random_problem,
-    used_problem,
-    wide_problem,
-)
+from instances import random_problem
 from placer.cost_model.dollars import egress_usd
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -33,20 +26,14 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.solve import solve
 from placer.units import GIB, SECONDS_PER_HOUR
+from proofs import MARKETS
 
 EXACT = importlib.import_module("placer.solvers.exact.branch_and_bound")
 PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
 LEADING = importlib.import_module("placer.solvers.exact.hubs.workers").leading
 QUEUED = importlib.import_module("placer.solvers.exact.hubs.machines").HubMachineTree._queued
 HUBS = ("store", "regional-stores", "server")
-MAKERS = (
-    random_problem,
-    wide_problem,
-    exchange_problem,
-    used_problem,
-    carbon_problem,
-    joint_problem,
-)
+MAKERS = [MARKETS[name] for name in ("random", "wide", "exchange", "used", "carbon", "joint")]
 
 
 def searches(problem: Problem, target: Any) -> list[Any]:
