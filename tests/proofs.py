@@ -61,6 +61,8 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
     "like": like_problem,
 }
 """Generators of `tests/instances.py` by their short names."""
+WHOLE = {**MARKETS, "island": island_problem, "sized": sized_problem}
+"""Those that are not made for plain enumeration as they are."""
 
 
 @cache

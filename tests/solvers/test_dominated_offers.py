@@ -6,30 +6,14 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instances import (
-    carbon_problem,
-    island_problem,
-    random_problem,
-    reading_problem,
-    site_problem,
-    used_problem,
-    vcpu_problem,
-)
+from instances import carbon_problem, random_problem, vcpu_problem
 from placer.market.scaled_market import with_offers
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.solve import solve
-from proofs import PROOF, agrees
+from proofs import PROOF, WHOLE, agrees
 
-DRAWN = (
-    carbon_problem,
-    island_problem,
-    random_problem,
-    reading_problem,
-    site_problem,
-    used_problem,
-    vcpu_problem,
-)
+DRAWN = [WHOLE[name] for name in ["carbon", "island", "random", "reading", "site", "used", "vcpus"]]
 TWINS = 2
 """Offers that get a twin: each doubles what is enumerated, or more."""
 

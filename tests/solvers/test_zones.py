@@ -5,26 +5,12 @@ what drafts alone do not.
 import importlib
 import random
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from instances import (
-    carbon_problem,
-    exchange_problem,
-    island_problem,
-    joint_problem,
-    of_workers,
-    question,
-    random_problem,
-    server_problem,
-    sized_problem,
-    used_problem,
-    wide_problem,
-    wishing,
-)
+from instances import of_workers, question, wishing
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog
@@ -32,6 +18,7 @@ from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions
+from proofs import WHOLE
 
 ascent, candidates, construction, draft, fleet, zones = (
     importlib.import_module(f"placer.solvers._drafts.{name}")
@@ -41,17 +28,8 @@ market_of = importlib.import_module("placer.solvers._market.market").Market.of
 Mode = importlib.import_module("placer.solvers._mode").Mode
 OutOfTimeError = importlib.import_module("placer.solvers._target").OutOfTimeError
 Changes, Fleet, Stock, EFFORT = fleet.Changes, fleet.Fleet, fleet.Stock, zones.EFFORT
-MARKETS: dict[str, Callable[[int], Problem]] = {
-    "random": random_problem,
-    "wide": wide_problem,
-    "exchange": exchange_problem,
-    "carbon": carbon_problem,
-    "joint": joint_problem,
-    "sized": sized_problem,
-    "used": used_problem,
-    "server": server_problem,
-    "island": island_problem,
-}
+NAMES = ("random", "wide", "exchange", "carbon", "joint", "sized", "used", "server", "island")
+MARKETS = {name: WHOLE[name] for name in NAMES}
 KNOWN = ("local-sgd", "diloco", "streaming-diloco", "model-averaging", "asgd-ga", "all-reduce")
 
 

@@ -9,37 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from instances import (
-    carbon_problem,
-    exchange_problem,
-    island_problem,
-    joint_problem,
-    random_problem,
-    reading_problem,
-    total_problem,
-    used_problem,
-    wide_problem,
-    wishing,
-)
+from instances import wishing
 from placer.documents.certificate_check import check_certificate
 from placer.documents.schemas.proofs import ProofWish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
-from proofs import PROOF
+from proofs import PROOF, WHOLE
 
-DRAWN = (
-    carbon_problem,
-    exchange_problem,
-    island_problem,
-    joint_problem,
-    random_problem,
-    reading_problem,
-    total_problem,
-    used_problem,
-    wide_problem,
-)
+NAMES = ("carbon", "exchange", "island", "joint", "random", "reading", "total", "used", "wide")
+DRAWN = [WHOLE[name] for name in NAMES]
 
 
 @given(st.sampled_from(DRAWN), st.integers(0, 10_000), st.booleans())
