@@ -131,6 +131,18 @@ def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
     assert differ or draw is island_problem
 
 
+def test_limits_that_no_kind_keeps_are_found_before_any_draft() -> None:
+    """Two regions exchange too slowly for any machines; a floor that some reach is drafted."""
+    words = {"market": "on-demand", "regions": "2..", "alternatives": False, "figures": "book"}
+    found = {
+        floor: placer.recommend("whisper-small", min_throughput=floor, objective="cost", **words)  # type: ignore[arg-type]
+        for floor in ("300/s", "3000/s")
+    }
+    assert found["300/s"].status is Status.OPTIMAL
+    assert found["3000/s"].status is Status.INFEASIBLE
+    assert found["300/s"].candidates > found["3000/s"].candidates == 0
+
+
 @pytest.mark.parametrize("solver", ["greedy", "local_search", "cpsat", "milp"])
 def test_every_solver_keeps_workers_alike(solver: str) -> None:
     """Answers of one kind, none better than the proved one."""

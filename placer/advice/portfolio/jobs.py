@@ -7,6 +7,7 @@ from functools import cached_property
 from math import ceil, floor, inf
 from typing import Literal
 
+from placer.cost_model.objective import objective_named
 from placer.market.catalog import MARKETS
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements, matches
@@ -138,7 +139,7 @@ class Portfolio:
     @property
     def maximised(self) -> bool:
         """Tell whether more of the objective is better."""
-        return self.objective == "throughput"
+        return objective_named(self.objective).maximised
 
     def value(self, job: Job, usd: float, samples_per_second: float) -> float:
         """Return what a placement adds to the objective, lowest is best: USD, weighted samples/s
