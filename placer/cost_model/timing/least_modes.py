@@ -59,7 +59,6 @@ class LeastModes:
         self.steps, self.pools, self.exchanges = steps, pools, exchanges
         problem = self.problem = steps.problem
         self._size = problem.gradient_bytes
-        self._most_regions = min(len(pools.places[1]), problem.requirements.max_regions)
 
     def of(self, part_s: Array, host: str, workers: Array) -> tuple[Array, Array]:
         """Return the seconds of a step at least, and the USD of what it sends between regions, in
@@ -73,15 +72,25 @@ class LeastModes:
         held = np.maximum(held, self.problem.requirements.min_regions)
         seconds = np.full((len(self.exchanges), len(workers)), np.inf)
         usd = np.zeros(seconds.shape)
-        for row, exchange in enumerate(self.exchanges):
-            regions = np.maximum(held, traits(exchange.strategy).least_regions)
+        for strategy, rows in self._rows.items():
+            regions = np.maximum(held, traits(strategy).least_regions)
             able = regions <= self._most_regions
             if able.any():
                 each = {"workers": workers[able], "part_s": part_s[able], "regions": regions[able]}
                 some = Some(**each, host=host)
-                seconds[row, able] = self._step_s(exchange, some)
-                usd[row, able] = self._sent_usd(exchange, some) / exchange.local_steps
+                every = np.array([[self.exchanges[row].local_steps] for row in rows])
+                exchange, at = self.exchanges[rows[0]], (np.array(rows)[:, None], able.nonzero()[0])
+                seconds[at] = self._step_s(exchange, some, every)
+                usd[at] = self._sent_usd(exchange, some) / every
         return seconds, usd
+
+    @cached_property
+    def _rows(self) -> dict[str, list[int]]:
+        """Return the modes of each strategy, which differ in their local steps."""
+        rows: dict[str, list[int]] = {}
+        for row, exchange in enumerate(self.exchanges):
+            rows.setdefault(exchange.strategy, []).append(row)
+        return rows
 
     @cached_property
     def _most_regions(self) -> int:
@@ -123,21 +132,24 @@ class LeastModes:
             ranked=np.sort(np.minimum(speeds, speeds.T), axis=1)[:, ::-1].max(axis=0),
         )
 
-    def _step_s(self, exchange: Exchange, some: Some) -> Array:
+    def _step_s(self, exchange: Exchange, some: Some, every: Array) -> Array:
+        """Return the seconds of a step with an exchange after ``every`` so many; shape (modes,
+        numbers).
+        """
         if self.problem.transport not in RINGS:
             return some.part_s
         transport = traits(exchange.strategy).transport
         if transport == "region-hub":
-            return self._region_hub_s(exchange, some)
+            return self._region_hub_s(some, every)
         if transport == "region-gossip":
-            return self._gossip_s(exchange, some)
+            return self._gossip_s(some, every)
         apart = some.regions > 1
         between_s = np.where(apart, self._between_s(exchange, some), 0.0) if apart.any() else 0.0
         machines = self._most_machines
         each_s: Array = self.steps.exchange_s(
             transport, some.host, some.workers, machines, between_s=between_s
         )
-        each_s = each_s / exchange.local_steps
+        each_s = each_s / every
         if exchange.overlap:
             return np.maximum(some.part_s, each_s)
         hidden_s = hidden_seconds(some.part_s, each_s, overlap_window(exchange))
@@ -157,31 +169,31 @@ class LeastModes:
             links_s = factor * carried / between.out_bytes_per_s[regions - 1]
             return links_s + messages * regions * between.rtt_s
         if transport == "leaders":
-            every = np.arange(2, self._most_regions + 1)
+            counts = np.arange(2, self._most_regions + 1)
             # The slowest of the links from one region to all others carries its pair of leaders.
-            links_s = factor * pair_bytes(size, every) / between.ranked[: len(every)]
+            links_s = factor * pair_bytes(size, counts) / between.ranked[: len(counts)]
             loads_s = (
-                edge_bytes(size, every) / self._most_machines / self.steps.fastest(some.host)[0]
+                edge_bytes(size, counts) / self._most_machines / self.steps.fastest(some.host)[0]
             )
-            able = (every >= regions[:, None]) & (every <= some.workers[:, None])
+            able = (counts >= regions[:, None]) & (counts <= some.workers[:, None])
             return np.where(able, np.maximum(links_s, loads_s), np.inf).min(axis=1)
         return 0.0
 
-    def _region_hub_s(self, exchange: Exchange, some: Some) -> Array:
+    def _region_hub_s(self, some: Some, every: Array) -> Array:
         """Return the seconds of a step that the largest region averages, and after which models go
         to a hub and back.
         """
-        moved_s = 2 * self._sent_s / exchange.local_steps
+        moved_s = 2 * self._sent_s / every
         largest = -(-some.workers // self._most_regions)
         averaging_s = np.where(largest > 1, self._averaging_s(np.maximum(largest, 2)), 0.0)
         built: Array = some.part_s + averaging_s + moved_s
         return built
 
-    def _gossip_s(self, exchange: Exchange, some: Some) -> Array:
+    def _gossip_s(self, some: Some, every: Array) -> Array:
         """Return the seconds of a step of regions at their own pace: none is faster than its sends.
         All regions but one may hold one worker, which averages with nobody.
         """
-        sent_s = self._sent_s / exchange.local_steps
+        sent_s = self._sent_s / every
         alone_s = np.maximum(some.part_s, sent_s)
         alone = np.minimum(self._most_regions - 1, some.workers) / some.workers
         together_s = np.maximum(some.part_s + self._averaging_s(2), sent_s)
