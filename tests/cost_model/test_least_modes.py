@@ -22,6 +22,33 @@ from placer.units import SECONDS_PER_HOUR
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 ROUNDING = 1e-9
+REACHED = {
+    "butterfly, 1": 500,
+    "butterfly, 1, beside": 80,
+    "butterfly, 2": 50,
+    "butterfly, 2, beside": 12,
+    "leaders, 2": 35,
+    "leaders, 2, beside": 12,
+    "region-hub, 2": 90,
+    "region-gossip, 2": 12,
+    "server, 1": 1,
+    "server, 2": 10,
+    "store, 1": 95,
+    "store, 2": 15,
+}
+"""Steps at least that a bound comes within a tenth of, by transport, regions (2: or more) and
+whether the exchange runs beside the next step. Regional stores are several hubs, which are free.
+"""
+PAID = {
+    "butterfly, 2": 50,
+    "butterfly, 2, beside": 20,
+    "leaders, 2": 50,
+    "leaders, 2, beside": 25,
+    "region-hub, 2": 150,
+    "region-gossip, 2": 70,
+    "server, 2": 4,
+}
+"""The same of what is sent for money."""
 
 
 def drawn(seed: int) -> Problem:
@@ -36,7 +63,7 @@ def drawn(seed: int) -> Problem:
         transport=draw.choice(("nccl", "gloo")),
         exchange="auto",
         aggregator=None,
-        overlap=draw.random() < 0.2,
+        overlap=draw.random() < 0.4,
         min_local_steps=None if local_steps is None else 1,
         max_local_steps=local_steps,
         min_regions=1,
@@ -88,14 +115,11 @@ def test_no_mode_is_faster_or_sends_for_less_than_the_bound() -> None:
             least_s, least_usd = float(steps_s[at, 0]), float(usd[at, 0])
             assert least_s <= found_s * (1 + ROUNDING), (seed, placement)
             assert least_usd <= sent_usd * (1 + ROUNDING), (seed, placement)
-            transport = f"{traits(used.strategy).transport}, {min(2, len(placement.places))}"
+            regions = min(2, len(placement.places))
+            transport = f"{traits(used.strategy).transport}, {regions}{', beside' * used.overlap}"
             seen[transport] += 1
             near[transport] += least_s > 0.9 * found_s > part_s
             paid[transport] += least_usd > 0.9 * sent_usd > 0
     assert min(seen.values()) >= 30
-    near.pop("regional-stores, 2")  # its workers are at several hubs, which count as free
-    assert len(near) == 9
-    assert min(near.values()) >= 2
-    assert {name for name, count in paid.items() if count > 1} == {
-        f"{name}, 2" for name in ("butterfly", "leaders", "region-hub", "region-gossip", "server")
-    }
+    for found, least in ((near, REACHED), (paid, PAID)):
+        assert {name: found[name] for name in least if found[name] < least[name]} == {}

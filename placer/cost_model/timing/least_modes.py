@@ -190,15 +190,10 @@ class LeastModes:
         return built
 
     def _gossip_s(self, some: Some, every: Array) -> Array:
-        """Return the seconds of a step of regions at their own pace: none is faster than its sends.
-        All regions but one may hold one worker, which averages with nobody.
+        """Return the seconds of a step of regions at their own pace: none is faster than its sends,
+        and where each holds one worker, none averages.
         """
-        sent_s = self._sent_s / every
-        alone_s = np.maximum(some.part_s, sent_s)
-        alone = np.minimum(self._most_regions - 1, some.workers) / some.workers
-        together_s = np.maximum(some.part_s + self._averaging_s(2), sent_s)
-        mixed_s = 1 / (alone / alone_s + (1 - alone) / together_s)
-        return np.where((some.workers > self._most_regions) & self._equal, mixed_s, alone_s)
+        return np.maximum(some.part_s, self._sent_s / every)
 
     @cached_property
     def _sent_s(self) -> float:
@@ -216,12 +211,6 @@ class LeastModes:
     @cached_property
     def _most_machines(self) -> int:
         return max(pool.machines for pool in self.pools.kinds)
-
-    @cached_property
-    def _equal(self) -> bool:
-        """Whether all workers are as fast: else the share of those that are alone is unknown."""
-        loaded = self.problem.data_store is not None or self.problem.requirements.datasets
-        return not loaded and len({pool.shared.value for pool in self.pools.kinds}) == 1
 
     def _sent_usd(self, exchange: Exchange, some: Some) -> Any:
         """Return the USD of what workers send to other regions in an exchange at least; 0 where a
