@@ -121,5 +121,5 @@ def test_no_mode_is_faster_or_sends_for_less_than_the_bound() -> None:
             near[transport] += least_s > 0.9 * found_s > part_s
             paid[transport] += least_usd > 0.9 * sent_usd > 0
     assert min(seen.values()) >= 30
-    for found, least in ((near, REACHED), (paid, PAID)):
-        assert {name: found[name] for name in least if found[name] < least[name]} == {}
+    for counted, wanted in ((near, REACHED), (paid, PAID)):
+        assert {name: counted[name] for name in wanted if counted[name] < wanted[name]} == {}
