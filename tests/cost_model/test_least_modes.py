@@ -90,8 +90,8 @@ def test_no_mode_is_faster_or_sends_for_less_than_the_bound() -> None:
     """
     seen, near, paid = Counter[str](), Counter[str](), Counter[str]()
     for seed in range(240):
-        regions = ({"max_regions": 1}, {"min_regions": 2}, {})[seed % 3]
-        problem = wishing(drawn(seed), **regions)
+        limits: tuple[dict[str, int], ...] = ({"max_regions": 1}, {"min_regions": 2}, {})
+        problem = wishing(drawn(seed), **limits[seed % 3])
         exchanges = [exchange_for(n, 1, problem, local_steps=h) for n, h in problem.modes]
         steps = LeastSteps(problem)
         least = {
