@@ -17,6 +17,7 @@ from conftest import PROCESS_TIMEOUT_S, free_port
 from placer.launch.export import export
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
+from placer.records import replace
 
 NODES = 9
 CONFIGURATION = """\
@@ -142,6 +143,16 @@ def test_the_jobs_of_an_array_are_worlds(tmp_path: Path) -> None:
         f"2 1 n1 --nnodes=2 --node-rank=0 {where}",
         f"3 1 n1 --nnodes=2 --node-rank=1 {where}",
     ]
+
+
+@pytest.mark.parametrize("train", ["train.py", "mymodel:workload"])
+def test_the_page_says_where_options_go_and_how_long_a_job_may_take(train: str) -> None:
+    """Whatever the machines start: nobody said how much this job trains."""
+    page = export(replace(plan_of(document("all-reduce", (A, 2))), train=train), "slurm")[
+        "README.md"
+    ]
+    assert "Options of sbatch, such as `--partition` or `--account`, go before" in page
+    assert "`--time` is the cluster's default: nobody said how much the job trains." in page
 
 
 def test_a_job_has_its_time_and_goes_on_after_a_reclaim() -> None:

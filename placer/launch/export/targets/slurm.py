@@ -70,7 +70,6 @@ def job_minutes(plan: ExportPlan) -> int | None:
 
 
 def _readme(plan: ExportPlan, scripts: list[str]) -> str:
-    job, runs = job_steps(plan.manifest) is not None, plan.uses_runtime
     found = [
         "The first node of a job has the first machine of its world; jobs of one cluster find rank "
         "0 by the folder `meeting`.",
@@ -80,8 +79,7 @@ def _readme(plan: ExportPlan, scripts: list[str]) -> str:
     return readme(
         plan,
         "slurm",
-        sbatch_options=not (runs and job),
-        default_time=not (runs or job),
+        default_time=job_steps(plan.manifest) is None,
         arguments=True,
         found=found,
         script=scripts[0],
