@@ -127,7 +127,7 @@ def profile_of(
             f"measured on {main.device_name}, {main.precision}, batch {main.knee_batch_size:,}, "
             f"torch {main.torch}, {main.date}"
         )
-    named, stated = old or sizes, old if old and old.sample else sizes
+    named, stated = old or sizes, old if old and (old.sample or old.architecture) else sizes
     return ModelProfile(
         name=named.name,
         title=named.title,
@@ -152,6 +152,8 @@ def profile_of(
         efficiency=tuple(frameworks.values()),
         rates=tuple(rates),
         measurements=tuple(measurements),
+        architecture=old.architecture if old else None,
+        out_of_memory=old.out_of_memory if old else (),
     )
 
 

@@ -23,6 +23,7 @@ from placer.workload.measurement import Measurement, Point, Seconds
 from placer.workload.profile import (
     SCHEMA,
     ModelProfile,
+    OutOfMemory,
     load_profile,
     profile_document,
     profile_from_json,
@@ -132,6 +133,18 @@ def test_the_rate_is_that_of_the_knee_in_the_fastest_precision() -> None:
         word in found.source
         for word in ("Tesla T4", "torch 2.13.0", "fp16", "2026-11-21", "16 x 8")
     )
+
+
+def test_a_measurement_keeps_what_it_cannot_tell() -> None:
+    """The layers of a language model, by which islands are planned, and where it ran out of memory
+    stay beside the first measured rate.
+    """
+    failed = OutOfMemory(gpu="T4", gpu_count=1, source="a run")
+    old = replace(load_profile("llama-3.2-1b"), out_of_memory=(failed,))
+    added = profile_of(old, (ON_T4,), measured_rates((ON_T4,)), old=old)
+    assert added.architecture == old.architecture is not None
+    assert added.out_of_memory == (failed,)
+    assert [rate.value for rate in added.rates] == [80.0]
 
 
 def test_measured_rates_replace_published_and_estimated_ones() -> None:
