@@ -13,7 +13,7 @@ import placer
 from instances import carbon_problem, random_problem, two_places, wishing
 from placer.advice.recommendation import equal_machines as module
 from placer.advice.recommendation.equal_machines import Promise, equal_machines
-from placer.advice.recommendation.notes import notes_of, warnings_of
+from placer.advice.recommendation.notes import leave_verdict, notes_of, warnings_of
 from placer.advice.recommendation.recommend import egress_blind, recommend
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import evaluated
@@ -23,6 +23,7 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
+from placer.solving.result import Option
 from placer.solving.solve import solve
 
 
@@ -232,3 +233,17 @@ def test_a_placement_just_after_the_deadline_is_named_with_what_it_saves() -> No
     problem = two_places(samples=10**6, deadline_s=9_500.0, objective="cost", max_workers=2)
     notes = [o.note for o in recommend(problem, "exact", SolveOptions(gap=0.0), 4).near_misses]
     assert notes == ["8 min after the deadline, saves $1.26"]
+
+
+def test_leaving_the_data_is_said_only_where_that_is_better() -> None:
+    """Four dollars buy more speed than one: the dearer plan beats the cheaper one."""
+    small, large = (
+        placer.recommend(
+            "roberta-xlm", catalog="erben-2023", gpu="T4", budget=budget, alternatives=False
+        )
+        for budget in ("1/h", "4/h")
+    )
+    one, other = (Option(placement=r.found[0], estimate=r.found[1]) for r in (small, large))
+    assert leave_verdict(large, one) == leave_verdict(large, None) == ()
+    (words,) = leave_verdict(small, other)
+    assert words.startswith("Better still, leave the data where it is (:stay): ")

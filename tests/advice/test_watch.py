@@ -243,6 +243,21 @@ def test_python_follows_a_file_as_the_command_does(plan: str, tmp_path: Path) ->
     assert held == [{"gcp/us-central1-a": 4}, {"gcp/us-east4-a": 4}]
 
 
+def test_the_deadline_of_the_question_counts(tmp_path: Path) -> None:
+    """Where the command names none: 4.9 hours of work and a start do not fit in five."""
+    words: dict[str, Any] = {"budget": "1/h", "gpu": "T4", "workers": "4", "samples": "1M"}
+    found = placer.recommend(
+        "roberta-xlm", catalog="erben-2023", deadline="5h", alternatives=False, **words
+    )
+    plan, feed = tmp_path / "plan.json", tmp_path / "feed.csv"
+    plan.write_text(json.dumps(found.to_manifest()), encoding="utf-8")
+    feed.write_text("\n".join([HEAD, *rows("4,0"), ""]), encoding="utf-8")
+    own: dict[str, Any] = {"gpu": "H100", "machines": 4, "idle": "0.1s", "catalog": "default"}
+    with pytest.raises(PlacerError, match=r"4\.9 h of work and a start .* do not fit in 5 h"):
+        next(replay.watch(str(plan), str(feed), work="4.9h", **own))
+    assert next(replay.watch(str(plan), str(feed), work="4h", **own)).to_dict()["held"]
+
+
 def cpu_s(pid: int) -> float:
     """CPU seconds of a process so far, on Linux."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()

@@ -10,6 +10,7 @@ import pytest
 
 from conftest import ROOT, Run
 from placer.cli.ask.try_prices import confirm
+from placer.cli.book.harvest import MOST_REASONS, say_rest
 from placer.errors import PlacerError
 
 LISTS = ROOT / "tests" / "fixtures" / "price_lists"
@@ -85,3 +86,12 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, typed: str, right:
         with pytest.raises(PlacerError, match="read otherwise") as caught:
             confirm(yes=False)
         assert "--columns" in caught.value.hint
+
+
+def test_rare_reasons_are_counted_together(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two more than are named, of one row each."""
+    say_rest({f"reason {n}": 1 for n in range(MOST_REASONS + 2)}, ["a note"])
+    said = capsys.readouterr().out
+    assert said.count("left out: 1 x reason") == MOST_REASONS
+    assert "left out: 2 x 2 other reasons (--json lists them)" in said
+    assert said.endswith("note: a note\n")

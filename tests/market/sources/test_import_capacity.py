@@ -248,6 +248,12 @@ def log_of(counts: list[int]) -> LaunchLog:
     )
 
 
+def test_machines_that_nobody_got_are_counted_too() -> None:
+    """Of four looks at three machines two found none and two found two; all three nobody."""
+    log = replace(log_of([2, 0, -1, 0, 2]), most=3)
+    assert log.usual.tolist() == [0.5, 0.0, 0.5, 0.0]
+
+
 def test_time_is_left_from_each_look_until_a_failed_launch() -> None:
     """4 4 0: two hours and one. 4 at 3 h, nobody at 4 h, 0 at 5 h: two hours. 4 4 4 at the end: two
     hours and one, not ended.

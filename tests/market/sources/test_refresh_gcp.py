@@ -116,6 +116,8 @@ def test_machines_are_added_up_from_their_parts(refresh: Run, tmp_path: Path) ->
     assert found["us-central1", "a2-highgpu-1g", "on_demand"] == pytest.approx(3.67339, abs=2e-5)
     assert found["us-central1", "a2-ultragpu-1g", "on_demand"] == pytest.approx(5.0688, abs=2e-5)
     assert {region for region, _, _ in found} == {"us-central1"}
+    spot = sum(market == "spot" for _, _, market in found)
+    assert f"offers in 1 region: {len(found) - spot} on-demand, {spot} spot\n" in done.stdout
     assert len(server.requests) == 5
 
 

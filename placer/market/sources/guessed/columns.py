@@ -216,7 +216,8 @@ _LOOKS: Mapping[str, Callable[[str], object]] = {
     "unit": lambda cell: currency_in(cell) is None and hours_in(cell) is not None,
     **dict.fromkeys(("price", "spot", "vcpus", "memory", "vram"), number_in),
     "market": lambda cell: (
-        market_in(cell) in ("commitment", *("spot", "on_demand") * (number_in(cell) is None))
+        market_in(cell) == "commitment"
+        or (number_in(cell) is None and market_in(cell) in ("spot", "on_demand"))
     ),
     "count": re.compile(r"[1-9][0-9]?(?:\s*x)?").fullmatch,
 }
