@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import placer
-from instances import island_problem, random_problem, wide_problem, wishing
+from instances import island_problem, question, random_problem, wide_problem, wishing
 from placer.cost_model.timing.transfers import lanes, wan_seconds
+from placer.market.books.book_reader import load_catalog
 from placer.problem.exchange import butterfly, pair_bytes
 from placer.problem.shares import UNITS_PER_SAMPLE
 from placer.problem.workers.pool import groups_of
@@ -43,6 +44,25 @@ def splits(workers: int, rooms: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for split in product(*(range(room + 1) for room in rooms)):
         if sum(split) == workers:
             yield split
+
+
+@pytest.mark.parametrize("software", ["hivemind", "nccl"])
+def test_line_factors_are_those_of_the_cost_model(software: str) -> None:
+    """Of each pair of places with own sites among them, some near others and some far."""
+    problem = question(
+        "convnext-large",
+        load_catalog("erben-2023"),
+        transport=software,
+        places_in=("onprem/*", "gcp/*"),
+    )
+    stock, found = market.Market.of(problem), set()
+    factors = stock.line_factors(3)
+    for (i, src), (j, dst) in product(enumerate(stock.places), repeat=2):
+        rtt_s = problem.network.link(src, dst).rtt_s
+        known = problem.calibration.line_factor(software, src, dst, rtt_s=rtt_s, peers=3)
+        assert factors[i, j] == known
+        found.add(known)
+    assert len(found) == (3 if software == "hivemind" else 1)
 
 
 def test_a_bound_is_evaluated_at_prices_of_its_own() -> None:

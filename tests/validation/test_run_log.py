@@ -13,7 +13,7 @@ from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.validation.calibration.calibrate import calibrate
-from placer.validation.calibration.run_log import round_seconds, run_log_row
+from placer.validation.calibration.run_log import counted_rounds, round_seconds, run_log_row
 from placer.workload.constants import PUBLISHED
 from placer.workload.overlay import overlay_from
 
@@ -101,6 +101,13 @@ def test_the_row_of_a_log(tmp_path: Path) -> None:
         "calculation_spread": 0.0,
         "exchange_spread": 0.0,
     }
+
+
+def test_the_first_of_three_rounds_is_warm_up() -> None:
+    """Both others count, of two workers each."""
+    steps = [{"step": step, "rank": rank} for step in range(3) for rank in range(2)]
+    rounds = counted_rounds(steps, 2, 1, overlap=False)
+    assert [[record["step"] for record in records] for records in rounds] == [[1, 1], [2, 2]]
 
 
 def test_slow_steps_do_not_spoil_a_run(tmp_path: Path, erben: Catalog) -> None:
