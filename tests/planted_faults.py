@@ -37,6 +37,7 @@ NO_TESTS, LATE = 5, -1
 MOST_MODULES = 4
 SCREENS, DOCUMENTS = "cli/test_frozen_screens.py", "documents/test_frozen_documents.py"
 CONTRACTS = {
+    "placer/__main__.py": ["cli/test_progress.py"],
     "solvers": ["solvers/test_against_enumeration.py", "solvers/test_frozen.py"],
     "placer/advice": ["advice/test_every_verb.py", DOCUMENTS, SCREENS],
     "placer/cli": [DOCUMENTS, SCREENS],
@@ -216,9 +217,9 @@ class Nearest:
     def __call__(self, path: Path) -> list[str]:
         """Return the files of tests for a module, its own doctests included."""
         module = module_of(self.root / path, self.root)
-        if module not in self.imported_by:
-            return []
-        far = nx.single_source_shortest_path_length(self.imported_by, module, FARTHEST)
+        far: dict[str, int] = {}
+        if module in self.imported_by:  # else it is run as a program
+            far = nx.single_source_shortest_path_length(self.imported_by, module, FARTHEST)
         ranked = []
         for name in (name for name in self.tests if name.startswith("test_")):
             home = self.tests[name].parent.name in path.parts[:-1]
