@@ -10,14 +10,16 @@ import pytest
 from certain import certain
 
 import placer
-from instances import carbon_problem, random_problem, two_places, wishing
+from instances import carbon_problem, question, random_problem, two_places, wishing
 from placer.advice.recommendation import equal_machines as module
 from placer.advice.recommendation.equal_machines import Promise, equal_machines
 from placer.advice.recommendation.notes import leave_verdict, notes_of, warnings_of
 from placer.advice.recommendation.recommend import egress_blind, recommend
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import evaluated
+from placer.market.books.book_reader import load_catalog
 from placer.market.scaled_market import with_scaled_egress
+from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -247,3 +249,19 @@ def test_leaving_the_data_is_said_only_where_that_is_better() -> None:
     assert leave_verdict(large, one) == leave_verdict(large, None) == ()
     (words,) = leave_verdict(small, other)
     assert words.startswith("Better still, leave the data where it is (:stay): ")
+
+
+def test_workers_by_hand_have_the_fastest_hub() -> None:
+    """A server between Asia and Europe is faster than one in either of them."""
+    problem = question("roberta-xlm", load_catalog("erben-2023"), exchange="parameter-server")
+    placement = place_by_hand(
+        "gcp/us-central1=1xT4:spot,gcp/asia-east1=1xT4:spot,gcp/europe-west1=1xT4:spot", problem
+    )
+    speeds = {
+        exchange.aggregator: evaluate(
+            replace(placement, exchange=exchange), problem
+        ).samples_per_second
+        for exchange in exchanges(problem, placement.workers_by_place)
+    }
+    assert len(set(speeds.values())) > 1
+    assert placement.exchange.aggregator == max(speeds, key=speeds.__getitem__) == "gcp/us-central1"

@@ -12,6 +12,7 @@ from exports import bash, by_runtime, changed, plan, plan_of, python, tasks_of
 from other_pythons import other_python
 from test_export import here
 
+import placer
 from placer.cli.launch.manifests import export_command
 from placer.errors import PlacerError
 from placer.launch.export import export, tried_together
@@ -194,3 +195,17 @@ def test_a_fallback_that_is_no_manifest_is_refused(one: ExportPlan, tmp_path: Pa
     assert isinstance(done.exception, PlacerError)
     assert "other.json" in str(done.exception)
     assert not folder.exists()
+
+
+def test_python_names_each_fallback(one: ExportPlan) -> None:
+    """Two behind the plan, in their order; one that is wrong is named by its number."""
+    others = [json.loads(moved(one, region).text) for region in ("us-west-2", "eu-west-1")]
+    found = placer.export(json.loads(one.text), "skypilot", fallbacks=others)
+    regions = [
+        group["region"]
+        for told in found.plan.fallbacks
+        for group in json.loads(told.text)["groups"]
+    ]
+    assert regions == ["us-west-2", "eu-west-1"]
+    with pytest.raises(PlacerError, match="fallback 2"):
+        placer.export(json.loads(one.text), "skypilot", fallbacks=(others[0], {"schema": "none"}))
