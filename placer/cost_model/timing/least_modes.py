@@ -20,7 +20,7 @@ from placer.problem.workers.pools import Pools
 from placer.workload.constants import RINGS
 
 KEPT = 64
-"""Sets of places that a network keeps what lies between."""
+"""Sets of places for which a network keeps what lies between them."""
 
 
 class Between(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Between(Struct, frozen=True, kw_only=True):
     ranked: Array
 
 
-class Some(Struct, frozen=True, kw_only=True):
+class AlikeWorkers(Struct, frozen=True, kw_only=True):
     """Numbers of alike workers, the seconds in which each does its part of a step, and the regions
     that hold them at least; shape (numbers,) each. One of the workers is of a class of averaging.
     """
@@ -49,8 +49,8 @@ class Some(Struct, frozen=True, kw_only=True):
 
 
 class LeastModes:
-    """Bounds from below on a step of some alike workers, whatever places they are at. What services
-    of other places take, and what is sent to these, counts as free.
+    """Bounds from below on a step of some alike workers of one machine each, whatever places they
+    are at. What services of other places take, and what is sent to these, counts as free.
 
     ``steps``: bounds of all workers of the question. ``exchanges``: one for each mode of it.
     """
@@ -77,11 +77,11 @@ class LeastModes:
             able = regions <= self._most_regions
             if able.any():
                 each = {"workers": workers[able], "part_s": part_s[able], "regions": regions[able]}
-                some = Some(**each, host=host)
+                alike = AlikeWorkers(**each, host=host)
                 every = np.array([[self.exchanges[row].local_steps] for row in rows])
                 exchange, at = self.exchanges[rows[0]], (np.array(rows)[:, None], able.nonzero()[0])
-                seconds[at] = self._step_s(exchange, some, every)
-                usd[at] = self._sent_usd(exchange, some) / every
+                seconds[at] = self._step_s(exchange, alike, every)
+                usd[at] = self._sent_usd(exchange, alike) / every
         return seconds, usd
 
     @cached_property
@@ -113,7 +113,7 @@ class LeastModes:
         """What lies between the places of the workers, of which there are two at least."""
         streams, places = self.problem.requirements.streams, self.pools.places[1]
         known: Recent[Between] = self.problem.network.memo.setdefault("between", Recent(KEPT))
-        return known.get((streams, self._most_machines, places), self._found_between)
+        return known.get((streams, places), self._found_between)
 
     def _found_between(self) -> Between:
         network, places = self.problem.network, self.pools.places[1]
@@ -122,8 +122,6 @@ class LeastModes:
         np.fill_diagonal(speeds, 0.0)
         np.fill_diagonal(rtts_s, np.inf)
         np.fill_diagonal(prices, np.inf)
-        # As many pairs of machines send side by side as the smaller worker has machines.
-        speeds *= self._most_machines
         return Between(
             rtt_s=float(rtts_s.min()),
             # A region sends to one other at least, and one other sends to it.
@@ -132,39 +130,38 @@ class LeastModes:
             ranked=np.sort(np.minimum(speeds, speeds.T), axis=1)[:, ::-1].max(axis=0),
         )
 
-    def _step_s(self, exchange: Exchange, some: Some, every: Array) -> Array:
+    def _step_s(self, exchange: Exchange, alike: AlikeWorkers, every: Array) -> Array:
         """Return the seconds of a step with an exchange after ``every`` so many; shape (modes,
         numbers).
         """
         if self.problem.transport not in RINGS:
-            return some.part_s
+            return alike.part_s
         transport = traits(exchange.strategy).transport
         if transport == "region-hub":
-            return self._region_hub_s(some, every)
+            return self._region_hub_s(alike, every)
         if transport == "region-gossip":
-            return self._gossip_s(some, every)
-        apart = some.regions > 1
-        between_s = np.where(apart, self._between_s(exchange, some), 0.0) if apart.any() else 0.0
-        machines = self._most_machines
+            return self._gossip_s(alike, every)
+        apart = alike.regions > 1
+        between_s = np.where(apart, self._between_s(exchange, alike), 0.0) if apart.any() else 0.0
         each_s: Array = self.steps.exchange_s(
-            transport, some.host, some.workers, machines, between_s=between_s
+            transport, alike.host, alike.workers, between_s=between_s
         )
         each_s = each_s / every
         if exchange.overlap:
-            return np.maximum(some.part_s, each_s)
-        hidden_s = hidden_seconds(some.part_s, each_s, overlap_window(exchange))
-        built: Array = some.part_s + each_s - hidden_s
+            return np.maximum(alike.part_s, each_s)
+        hidden_s = hidden_seconds(alike.part_s, each_s, overlap_window(exchange))
+        built: Array = alike.part_s + each_s - hidden_s
         return built
 
-    def _between_s(self, exchange: Exchange, some: Some) -> Any:
+    def _between_s(self, exchange: Exchange, alike: AlikeWorkers) -> Any:
         """Return the seconds that links between regions, or the busiest machine, take at least."""
         transport, size, between = traits(exchange.strategy).transport, self._size, self._between
-        regions = np.maximum(some.regions, 2)
+        regions = np.maximum(alike.regions, 2)
         if transport == "server" and self.problem.requirements.aggregator is None:
             return self._sent_s
         factor = self.problem.calibration.line_factor(exchange.transport, "", "", rtt_s=0.0)
         if transport == "butterfly":
-            carried = (edge_bytes if exchange.in_ring else pair_bytes)(size, some.workers)
+            carried = (edge_bytes if exchange.in_ring else pair_bytes)(size, alike.workers)
             messages = ring_messages(size, exchange) if exchange.in_ring else 0
             links_s = factor * carried / between.out_bytes_per_s[regions - 1]
             return links_s + messages * regions * between.rtt_s
@@ -172,28 +169,26 @@ class LeastModes:
             counts = np.arange(2, self._most_regions + 1)
             # The slowest of the links from one region to all others carries its pair of leaders.
             links_s = factor * pair_bytes(size, counts) / between.ranked[: len(counts)]
-            loads_s = (
-                edge_bytes(size, counts) / self._most_machines / self.steps.fastest(some.host)[0]
-            )
-            able = (counts >= regions[:, None]) & (counts <= some.workers[:, None])
+            loads_s = edge_bytes(size, counts) / self.steps.fastest(alike.host)[0]
+            able = (counts >= regions[:, None]) & (counts <= alike.workers[:, None])
             return np.where(able, np.maximum(links_s, loads_s), np.inf).min(axis=1)
         return 0.0
 
-    def _region_hub_s(self, some: Some, every: Array) -> Array:
+    def _region_hub_s(self, alike: AlikeWorkers, every: Array) -> Array:
         """Return the seconds of a step that the largest region averages, and after which models go
         to a hub and back.
         """
         moved_s = 2 * self._sent_s / every
-        largest = -(-some.workers // self._most_regions)
+        largest = -(-alike.workers // self._most_regions)
         averaging_s = np.where(largest > 1, self._averaging_s(np.maximum(largest, 2)), 0.0)
-        built: Array = some.part_s + averaging_s + moved_s
+        built: Array = alike.part_s + averaging_s + moved_s
         return built
 
-    def _gossip_s(self, some: Some, every: Array) -> Array:
+    def _gossip_s(self, alike: AlikeWorkers, every: Array) -> Array:
         """Return the seconds of a step of regions at their own pace: none is faster than its sends,
         and where each holds one worker, none averages.
         """
-        return np.maximum(some.part_s, self._sent_s / every)
+        return np.maximum(alike.part_s, self._sent_s / every)
 
     @cached_property
     def _sent_s(self) -> float:
@@ -208,24 +203,20 @@ class LeastModes:
         each = [class_seconds(host, self._size, workers, tensors, fitted) for host in hosts]
         return np.minimum.reduce(each)
 
-    @cached_property
-    def _most_machines(self) -> int:
-        return max(pool.machines for pool in self.pools.kinds)
-
-    def _sent_usd(self, exchange: Exchange, some: Some) -> Any:
+    def _sent_usd(self, exchange: Exchange, alike: AlikeWorkers) -> Any:
         """Return the USD of what workers send to other regions in an exchange at least; 0 where a
         hub may be at another place.
         """
         transport, size = traits(exchange.strategy).transport, self._size
         away = transport == "server" and self.problem.requirements.aggregator is not None
-        if away or transport in ("store", "regional-stores") or some.regions[-1] < 2:
+        if away or transport in ("store", "regional-stores") or alike.regions[-1] < 2:
             return 0.0
         both_ways = {
             # Each region has an edge that leaves it and one that comes to it.
-            "butterfly": edge_bytes(size, some.workers) * some.regions / 2,
-            "leaders": size * some.regions / 2,
-            "region-gossip": size * some.regions / 2,
-            "region-hub": size * (some.regions - 1),
-            "server": size * np.maximum(some.workers - self._capacity[0], 1),
+            "butterfly": edge_bytes(size, alike.workers) * alike.regions / 2,
+            "leaders": size * alike.regions / 2,
+            "region-gossip": size * alike.regions / 2,
+            "region-hub": size * (alike.regions - 1),
+            "server": size * np.maximum(alike.workers - self._capacity[0], 1),
         }[transport]
-        return np.where(some.regions > 1, both_ways, 0.0) * self._between.usd_per_byte
+        return np.where(alike.regions > 1, both_ways, 0.0) * self._between.usd_per_byte
