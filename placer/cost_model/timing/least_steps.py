@@ -148,9 +148,10 @@ class LeastSteps:
             )
         # In each of two phases the leader of each region sends at least half a gradient to others,
         # and in a ring over regions a worker of the smallest one does, by all its machines at best.
-        leaders, tensors = transport == "leaders", problem.profile.tensors
-        sent_bytes_per_s = machine_bytes_per_s if leaders else self.fastest("")[0]
-        across_s = size / (machines * sent_bytes_per_s) if apart or leaders else 0.0
+        leaders, tensors, across_s = transport == "leaders", problem.profile.tensors, 0.0
+        if apart or leaders:
+            sent_bytes_per_s = machine_bytes_per_s if leaders else self.fastest("")[0]
+            across_s = size / (machines * sent_bytes_per_s)
         together = 2 if leaders else workers
         across_s = np.maximum(across_s, between_s)
         return across_s + class_seconds(host, size, together, tensors, problem.calibration)
