@@ -75,15 +75,14 @@ def _looked_at(
     # What is better with unlike machines is no news of an answer.
     asked = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
     if not options.certificate:
-        if options.beat is None and search.limited and not search.may_improve:
-            return search.empty, True  # no kind keeps the limits
         if options.beat is None:
+            if search.limited and not search.may_improve:  # no kind keeps the limits
+                return search.empty, True
             draft = ask(problem, replace(asked, proof="quick")) if search.draws_alike else None
             if draft is not None and draft.placement is not None:
                 return draft, True
         elif options.node_limit is None or not search.may_improve:
-            # Mostly nothing beats a value, whatever is drafted.
-            return Result(problem=problem, status=Status.UNKNOWN, solver=search.solver), True
+            return search.empty, True  # mostly nothing beats a value, whatever is drafted
     wish = replace(problem.requirements, uniform=False)
     found = replace(ask(replace(problem, requirements=wish), asked), problem=problem)
     return found, found.status is Status.TIME_LIMIT and options.node_limit is None
