@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from placer.advice.recommendation.other_answers import short_search
 from placer.cost_model.estimate import Outcome, offers_of, workers_of
-from placer.cost_model.limits import evaluated
+from placer.cost_model.limits import broken_limits, evaluated
 from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.risk import machine_groups
 from placer.cost_model.outlook.totals import totals_of
@@ -15,7 +15,7 @@ from placer.documents.schemas.proofs import Case, RegionPrice
 from placer.market.books.defended_figures import Outlier, outlier_of, usual_share
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.price_interval import price_interval
-from placer.market.scaled_market import with_offers, with_one_price
+from placer.market.scaled_market import with_one_price
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import AT_BOOK_FIGURES, book_changed_again
@@ -234,29 +234,25 @@ def _condition(placement: Placement, result: Result, asked: Problem) -> str:
     assert quoted is not None
     assert planned is not None
     read = f"the book has {format_usd(quoted.usd_per_hour)} of {quoted.as_of[:7]}"
-    least = quoted.usd_per_hour / planned.usd_per_hour
-    if not _better_at(least, placement, result, planned):
+    least, most = quoted.usd_per_hour, planned.usd_per_hour
+    cheap = with_one_price(result.problem.catalog, planned, least / most)
+    world = replace(result.problem, catalog=cheap)
+    outcome, broken = evaluated(placement, world)
+    paid = cheap.offer(*row)
+    count = sum(n for offer, n in _machines(placement, world) if offer == paid)
+
+    def better_at(usd_per_hour: float) -> bool:
+        assert outcome is not None
+        dearer = outcome.usd.compute + count * (usd_per_hour - quoted.usd_per_hour)
+        got = replace(outcome, usd=replace(outcome.usd, compute=dearer))
+        if broken_limits(got, world.requirements) or result.value is None:
+            return False
+        return result.objective.better(result.objective.value(got), result.value)
+
+    if outcome is None or broken or not better_at(least):
         return f"if a network that nobody promises is fast, and {read}"
-    most = 1.0
     for _ in range(HALVINGS):
         middle = (least + most) / 2
-        if _better_at(middle, placement, result, planned):
-            least = middle
-        else:
-            most = middle
-    usd, now = format_usd(least * planned.usd_per_hour), format_usd(planned.usd_per_hour)
+        least, most = (middle, most) if better_at(middle) else (least, middle)
+    usd, now = format_usd(least), format_usd(planned.usd_per_hour)
     return f"if a machine costs at most {usd}/h ({read}, planned {now})"
-
-
-def _better_at(factor: float, placement: Placement, result: Result, planned: VmOffer) -> bool:
-    """Tell whether a placement is better than the answer at a multiple of a planned price."""
-    problem, hub = result.problem, placement.exchange.aggregator
-    places = dict.fromkeys((*placement.places, *([] if hub is None else [hub])))
-    # Of thousands of rows those of its places are enough to price it.
-    rows = tuple(offer for place in places for offer in problem.catalog.offers_at(place))
-    there = with_offers(problem.catalog, rows)
-    world = replace(problem, catalog=with_one_price(there, planned, factor))
-    outcome, broken = evaluated(placement, world)
-    if outcome is None or broken or result.value is None:
-        return False
-    return result.objective.better(result.objective.value(outcome), result.value)
