@@ -28,7 +28,7 @@ class Mode(Struct, frozen=True, dict=True):
     strategy: str
     local_steps: int
 
-    @property
+    @cached_property
     def samples(self) -> int:
         """Samples from one exchange to the next, B in the bounds."""
         return self.problem.batch * self.local_steps

@@ -81,7 +81,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Links and egress prices of the catalog."""
         return network_of(self.catalog)
 
-    @property
+    @cached_property
     def batch(self) -> int:
         """Samples of one step over all workers, B in the formulas; of several the smallest."""
         wish = self.requirements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated
 
 from msgspec import Struct, field
@@ -199,7 +199,7 @@ class Narrowed(Struct, frozen=True, kw_only=True):
     few_sizes: bool = False
 
 
-class Requirements(Struct, frozen=True, kw_only=True):
+class Requirements(Struct, frozen=True, kw_only=True, dict=True):
     """The user's wishes, in SI units; None means no limit.
 
     ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are
@@ -304,7 +304,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
         """Return the aggregator as the user writes it: a place, or ``function@place``."""
         return self.aggregator if self.function is None else f"{self.function}@{self.aggregator}"
 
-    @property
+    @cached_property
     def floor_samples_per_second(self) -> float | None:
         """Return the least samples/s that floor and deadline ask for."""
         needed = [
@@ -414,7 +414,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
         """Return the paid seconds before the first sample, spread over all of them."""
         return self.startup_s / self.samples if self.samples else 0.0
 
-    @property
+    @cached_property
     def required_places(self) -> tuple[str, ...]:
         """List the places that need a worker, sorted: for data, or machines to be used."""
         named = {rule.named_place for rule in self.used if rule.named_place is not None}

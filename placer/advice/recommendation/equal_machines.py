@@ -124,15 +124,16 @@ def considered_machines(result: Result, most_kinds: int) -> Iterator[Considered]
         return
     speed = got.effective_samples_per_second.value * CLEARLY
     usd = got.usd_per_hour.total / CLEARLY
+    floor, budget = limits.floor_samples_per_second, limits.budget_usd_per_hour or math.inf
     budgeted = limits.budget_usd_per_hour is not None or limits.budget_usd is not None
     best: dict[tuple[str, str], float] = {}
     hopeful: list[tuple[float, Promise]] = []
     above: list[Promise] = []
     for promise in equal_machines(problem):
         most, least = promise.samples_per_second, promise.usd_per_hour
-        if most * NEAR < (limits.floor_samples_per_second or 0.0):  # not even a near miss
+        if most * NEAR < (floor or 0.0):  # not even a near miss
             continue
-        if least > (limits.budget_usd_per_hour or math.inf) * (1 + TOLERANCE):
+        if least > budget * (1 + TOLERANCE):
             above += [promise] if most > speed else []
             continue
         hopeful.append((promise.score(objective), promise))
@@ -142,7 +143,7 @@ def considered_machines(result: Result, most_kinds: int) -> Iterator[Considered]
         enough = enough or sum(score < hoped for score in best.values()) > most_kinds + 1
         # Only what is faster misses a budget in a way worth a word, and a floor what is cheaper.
         faster = budgeted and promise.samples_per_second > speed
-        slower = limits.floor_samples_per_second is not None and promise.usd_per_hour < usd
+        slower = floor is not None and promise.usd_per_hour < usd
         if (enough or known < hoped) and not (faster or slower):
             continue
         allowance.check()

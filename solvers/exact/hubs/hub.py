@@ -214,7 +214,7 @@ class Hub:
             [not full or place in self.required for place in self.market.places], dtype=bool
         )
 
-    @property
+    @cached_property
     def required(self) -> frozenset[str]:
         """Places that need a worker; a server's own among them unless it is named."""
         wish = self.problem.requirements
