@@ -257,10 +257,19 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         speed = pool.alone.value if workers == 1 else pool.shared.value
         return self.batch / workers / speed
 
-    def with_pools(self, requirements: Requirements, pools: Iterable[Pool]) -> Problem:
-        """Return the question with other wishes, about some of its workers alone."""
+    def with_pools(
+        self,
+        requirements: Requirements,
+        pools: Iterable[Pool],
+        modes: tuple[tuple[str, int], ...] | None = None,
+    ) -> Problem:
+        """Return the question with other wishes, about some of its workers alone, and some of its
+        modes.
+        """
         asked = replace(self, requirements=requirements)
         asked.__dict__["pools"] = Pools.of(pools)
+        if modes is not None:
+            asked.__dict__["modes"] = modes
         return asked
 
     @cached_property

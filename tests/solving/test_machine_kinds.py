@@ -34,9 +34,10 @@ def of_one_kind(market: str, seed: int) -> Problem | None:
 @pytest.mark.parametrize("market", ["random", "wide", "carbon", "vcpus", "ring", "exchange"])
 def test_no_kind_is_better_than_its_bounds(market: str) -> None:
     """Every kind is enumerated: none is better than either of its bounds, the closer one is closer
-    at times, and the best kind is what the search finds, with a value to beat or without one.
+    at times, nor is one of its modes better than the bound of this mode, and the best kind is what
+    the search finds, with a value to beat or without one.
     """
-    asked = closer = in_several_ways = 0
+    asked = closer = in_several_ways = ruled_out = 0
     for seed in range(60):
         problem = of_one_kind(market, seed)
         if problem is None:
@@ -49,13 +50,17 @@ def test_no_kind_is_better_than_its_bounds(market: str) -> None:
         found, objective = list[float](), search.objective
         for device, kind in machine_kinds._kinds(problem).items():
             wish = replace(problem.requirements, gpus=(device,), uniform=False)
-            best = solve(problem.with_pools(wish, kind.pools), "exhaustive").value
-            first, second = search._rank(kind), search._closer_rank(kind)
+            alike = solve(problem.with_pools(wish, kind.pools), "exhaustive")
+            best, first, second = alike.value, search._rank(kind), search._closer(device)
+            ranks = dict(zip(problem.modes, search._mode_ranks[device], strict=True))
+            ruled_out += sum(rank > second + 1e-6 * abs(second) for rank in ranks.values())
             closer += second > first + 1e-6 * abs(first)
             in_several_ways += len({(pool.host, pool.machines) for pool in kind.pools}) > 1
             if best is not None:
                 found.append(best)
-                assert max(first, second) <= -objective.sign * best + 1e-9 * abs(best), seed
+                exchange = alike.found[0].exchange
+                own = ranks.get((exchange.strategy, exchange.local_steps), second)
+                assert max(first, second, own) <= -objective.sign * best + 1e-9 * abs(best), seed
         expected = objective.best(found)
         beat = None if expected is None else objective.ahead(expected, -BEATEN)
         for known in {None, beat} if expected else {None}:
@@ -66,6 +71,7 @@ def test_no_kind_is_better_than_its_bounds(market: str) -> None:
                 assert answer.value == pytest.approx(expected, rel=1e-8), seed
     assert asked >= 30
     assert closer >= 10
+    assert ruled_out >= 10
     assert in_several_ways >= 10
 
 

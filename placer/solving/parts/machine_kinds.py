@@ -186,15 +186,22 @@ class _KindSearch(PartSearch):
         if len(kinds) > 1 and self.options.node_limit is None:
             self.pause_nodes = PAUSE_NODES
         for number, (device, kind) in enumerate(kinds.items()):
-            wish = replace(self.problem.requirements, gpus=(device,), uniform=False)
-            asked = self.problem.with_pools(wish, kind.pools)
-            part = Part(rank=max(self.least, self._rank(kind)), number=number, asked=asked)
+            part = Part(rank=max(self.least, self._rank(kind)), number=number)
             if device == self.first and self.worth(part.rank):
                 part = replace(part, rank=max(part.rank, self._closer(device)))
                 if self.worth(part.rank) and not self.spent:
-                    self.work(part, asked)
+                    self.work(part, self._about(device))
                     continue
             self.push(part)
+
+    def _about(self, device: str) -> Problem:
+        """Return the question about the machines of a kind, in the modes that are worth it."""
+        problem, ranks = self.problem, self._mode_ranks.get(device)
+        modes = problem.modes
+        if ranks is not None:
+            modes = tuple(mode for mode, rank in zip(modes, ranks, strict=True) if self.worth(rank))
+        wish = replace(problem.requirements, gpus=(device,), uniform=False)
+        return problem.with_pools(wish, _kinds(problem)[device].pools, modes)
 
     @property
     def limited(self) -> bool:
@@ -217,17 +224,16 @@ class _KindSearch(PartSearch):
 
     def go_on(self, part: Part) -> None:
         """Ask about a kind, or open it again where a closer bound leaves less of it."""
-        asked = part.asked
-        assert asked is not None
-        closer = self._closer(asked.requirements.gpus[0])
+        device = self._devices[part.number]
+        closer = self._closer(device)
         if closer <= part.rank:
-            self.work(part, asked)
+            self.work(part, self._about(device))
         elif self.worth(closer):
             self.push(replace(part, rank=closer))
 
     def _closer(self, device: str) -> float:
         if device not in self._closer_ranks:
-            self._closer_ranks[device] = self._closer_rank(_kinds(self.problem)[device])
+            self._closer_ranks[device] = self._closer_rank(device, _kinds(self.problem)[device])
         return self._closer_ranks[device]
 
     def end(self) -> None:
@@ -238,7 +244,7 @@ class _KindSearch(PartSearch):
         with allowance.closing(allowance.FIRST_S), suppress(allowance.StoppedError, MemoryError):
             for part in sorted(self.left, key=lambda part: part.rank):
                 allowance.check()
-                found = None if part.asked is None else self.ask(part.asked, first).placement
+                found = self.ask(self._about(self._devices[part.number]), first).placement
                 if found is not None:
                     self.offer(found)
                 if self.best is not None:
@@ -256,11 +262,12 @@ class _KindSearch(PartSearch):
         usd *= speed if self.objective.by_sample else floor
         return float(self._ranks(speed, usd, kind))
 
-    def _closer_rank(self, kind: _Kind) -> float:
+    def _closer_rank(self, device: str, kind: _Kind) -> float:
         """Return the same from whole machines: so many of the cheapest whose average takes no
         longer than that of some class, in the mode that is best for them.
         """
         wish, batch, best = self.problem.requirements, self.problem.batch, math.inf
+        by_mode = np.full(len(self.problem.modes), math.inf)
         many, floor = max(2, wish.min_workers, wish.min_regions), self._floor * self.multiplier
         alone = wish.min_workers == 1 and wish.min_regions <= 1
         alone = alone and kind.alone * (1 + ROUNDING) >= floor
@@ -278,14 +285,14 @@ class _KindSearch(PartSearch):
                 ranks = self._ranks(batch / steps_s, usd, kind)[reached]
                 hoped = ranks.min(initial=math.inf)
             if self.worth(hoped):
-                ranks = self._sending_ranks(*least.of(part_s, host, workers), usd, kind)
-                hoped = ranks.min(initial=math.inf)
-            best = min(best, hoped)
-        return float(best)
+                hoped = self._sending_ranks(*least.of(part_s, host, workers), usd, kind)
+            by_mode = np.minimum(by_mode, hoped)
+        self._mode_ranks[device] = by_mode.tolist()
+        return float(by_mode.min(initial=best))
 
     def _sending_ranks(self, steps_s: Array, sent_usd: Array, usd: Array, kind: _Kind) -> Array:
-        """Return bounds, lowest is best, of machines whose steps take so long and send for so many
-        USD in each mode.
+        """Return the bound, lowest is best, of each mode: of machines whose steps take so long and
+        send for so many USD in it.
         """
         multipliers = np.array(self.multipliers)[:, None]
         floor, hourly = self._floor * multipliers, SECONDS_PER_HOUR * sent_usd / self.problem.batch
@@ -296,7 +303,10 @@ class _KindSearch(PartSearch):
         usd = usd + hourly * (speed if self.objective.by_sample else floor)
         able = (speed > 0) & (speed * (1 + ROUNDING) >= floor)
         counted = np.broadcast_to(multipliers, able.shape)
-        return self._ranks(speed[able], usd[able], kind, counted[able])
+        ranks = np.full(able.shape, math.inf)
+        ranks[able] = self._ranks(speed[able], usd[able], kind, counted[able])
+        best: Array = ranks.min(axis=1, initial=math.inf)
+        return best
 
     @property
     def _floor(self) -> float:
@@ -322,6 +332,16 @@ class _KindSearch(PartSearch):
     def _closer_ranks(self) -> dict[str, float]:
         """Closer bounds that are known, by device."""
         return {}
+
+    @cached_property
+    def _mode_ranks(self) -> dict[str, list[float]]:
+        """Closer bounds of each mode that are known, by device."""
+        return {}
+
+    @cached_property
+    def _devices(self) -> list[str]:
+        """Device of each part, by its number."""
+        return [*_kinds(self.problem)]
 
     @cached_property
     def _least_steps(self) -> LeastSteps:
