@@ -8,7 +8,6 @@ and ``us_east_1``.
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 from placer.errors import PlacerError
@@ -36,7 +35,9 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
 
 
 def engine(model: Model, seconds: float) -> Solved:
-    """Minimise with HiGHS; its own words "optimal" and "infeasible" alone are proofs."""
+    """Minimise with HiGHS; its own words "optimal" and "infeasible" alone are proofs. Some variable
+    is whole: otherwise its bound stands at 0.
+    """
     import pulp
 
     if model.hopeless:
@@ -67,9 +68,7 @@ def engine(model: Model, seconds: float) -> Solved:
     status = highs.getModelStatus().name
     if status == "kInfeasible":
         return Solved(status="infeasible")
-    # The bound of a program without whole variables stands at 0.
-    least = highs.getInfo().mip_dual_bound if any(model.whole) else -inf
-    bound = unit * least + model.goal.get(CONSTANT, 0.0)
+    bound = unit * highs.getInfo().mip_dual_bound + model.goal.get(CONSTANT, 0.0)
     if status != "kOptimal":
         return Solved(status="stopped", bound=bound)
     # A variable that stands in no row has no value.
