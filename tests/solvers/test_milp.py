@@ -400,7 +400,7 @@ def test_a_coarse_program_leaves_time_for_the_search(default: Catalog) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_known_program(name: str) -> None:
-    """Least x + y / 2 + 2 with x + y >= 4.2, x whole to 5, y to 3.5: x = 1, y = 3.2, 4.6."""
+    """Least x + y / 2 + 2 with x + y >= 4.2, x whole to 5, y 0.5 to 3.5: x = 1, y = 3.2, 4.6."""
     got = ENGINES[name](_program(4.2), 10.0)
     assert got.status == "optimal"
     assert got.values == pytest.approx((1.0, 3.2), abs=1e-5)
@@ -410,7 +410,7 @@ def test_a_known_program(name: str) -> None:
 
 def _program(least: float) -> Any:
     model = linear.Model()
-    x, y = model.variable(0, 5, whole=True), model.variable(0, 3.5)
+    x, y = model.variable(0, 5, whole=True), model.variable(0.5, 3.5)
     model.at_least({x: 1.0, y: 1.0}, least)
     model.goal = {x: 1.0, y: 0.5, -1: 2.0}
     return model
@@ -442,7 +442,8 @@ def test_values_that_break_a_row_are_not_read() -> None:
     assert not linear.broken(model, (1.0, 3.2))
     assert linear.broken(model, (1.0, 3.0))  # 4.0 < 4.2
     assert linear.broken(model, (1.5, 3.2))  # not whole
-    assert linear.broken(model, (0.8 + 5.0, 0.0))  # above 5
+    assert linear.broken(model, (0.8 + 5.0, 0.5))  # above 5
+    assert linear.broken(model, (5.0, 0.0))  # below 0.5
 
     def liar(model: Any, seconds: float) -> Any:
         return linear.Solved(
@@ -456,37 +457,46 @@ def test_values_that_break_a_row_are_not_read() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1), st.floats(1e-3, 1e6), st.booleans()),
+        st.tuples(
+            *(st.floats(-1e6, 1e6), st.floats(0, 1)),
+            *(st.floats(1e-3, 1e6), st.floats(0, 1), st.booleans()),
+        ),
         min_size=1,
         max_size=8,
     ),
     st.floats(0, 10),
 )
 def test_rounding_keeps_every_point(
-    rows: list[tuple[float, float, float, bool]], slack: float
+    rows: list[tuple[float, float, float, float, bool]], slack: float
 ) -> None:
     """Whatever keeps a row keeps the rounded row in whole numbers: costs were rounded down, the
     limit up. No term is larger than the scale of rows. The same costs as a goal are rounded down.
+    Both are weaker by no more than the module says: 2e-6 of the largest term for each continuous
+    variable, and next to nothing for a whole one.
     """
-    model = linear.Model()
-    for _, _, high, whole in rows:
-        model.variable(0.0, float(int(high)) if whole else high, whole=whole)
+    model, point = linear.Model(), list[float]()
+    for _, share, size, start, whole in rows:
+        low, span = (0.0, float(int(size))) if whole else (start * size, size)
+        model.variable(low, low + span, whole=whole)
+        point.append(int(share * span) if whole else low + share * span)
     steps = cpsat.step_sizes(model)
-    point = [int(f * h) if w else f * h for (_, f, _, w), h in zip(rows, model.high, strict=True)]
-    terms = {n: coefficient for n, (coefficient, _, _, _) in enumerate(rows)}
-    limit = sum(c * x for (c, _, _, _), x in zip(rows, point, strict=True)) + slack
+    terms = {n: coefficient for n, (coefficient, *_) in enumerate(rows)}
+    limit = sum(c * x for c, x in zip(terms.values(), point, strict=True)) + slack
     row, most = cpsat.scaled(terms, limit, model, steps)
-    whole_point = [
-        int(x) if w else int(x / step) for x, step, w in zip(point, steps, model.whole, strict=True)
-    ]
-    assert sum(value * whole_point[n] for n, value in row.items()) <= most
-    for value, high, step in zip(row.values(), model.high, steps, strict=True):
+    columns = zip(point, model.low, steps, strict=True)
+    whole_point = [int((x - low) / step) for x, low, step in columns]
+    for value, low, high, step in zip(row.values(), model.low, model.high, steps, strict=True):
         # Rounding down adds at most one for each step.
-        assert abs(value) * high / step <= cpsat.SCALE + 2 * cpsat.STEPS
+        assert abs(value) * (high - low) / step <= cpsat.SCALE + 2 * cpsat.STEPS
+    units = sum(x for x, whole in zip(point, model.whole, strict=True) if whole)
+    weaker = 2e-6 * model.whole.count(False) + 2**-40 * (units + len(rows) ** 2 + 2)
+    kept = most - sum(value * whole_point[n] for n, value in row.items())
+    assert 0 <= kept <= cpsat.SCALE * (weaker + slack / max(abs(limit), 1e-200))
     model.goal = {**terms, linear.CONSTANT: slack}  # at the point as much as the limit
     goal, offset, unit = cpsat.scaled_goal(model, steps)
     least = sum(value * whole_point[n] for n, value in goal.items()) / unit + offset
-    assert least <= limit + 1e-9 * max(abs(c) * high for c, _, high, _ in rows) + 1e-12
+    largest = max(abs(c) * high for c, high in zip(terms.values(), model.high, strict=True))
+    assert -2 * weaker * largest - 1e-12 <= least - limit <= 1e-9 * largest + 1e-12
 
 
 def test_rounding_hardly_weakens_a_row() -> None:
