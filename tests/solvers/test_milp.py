@@ -49,13 +49,14 @@ from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.solve import solve
 from proofs import MARKETS, PROOF
 
-cpsat, milp, child, linear, split, frames, site_groups, rounds = (
+cpsat, milp, child, linear, selftest, split, frames, site_groups, rounds = (
     importlib.import_module(f"placer.solvers.{name}")
     for name in (
         "cpsat",
         "milp",
         "_programs.child_process",
         "_programs.linear",
+        "_programs.selftest",
         "_programs.split",
         "_programs.frame",
         "_programs.site_groups",
@@ -416,15 +417,17 @@ def _program(least: float) -> Any:
     return model
 
 
-def test_only_the_solvers_own_words_are_proofs() -> None:
-    """Five rows that 40 coins can hardly split in halves: PuLP calls a run of HiGHS that timed out
-    "Optimal", CP-SAT has a solution. Neither is a proof, and no value is read.
+@pytest.mark.parametrize("most", [1e4, 0.0])
+def test_only_the_solvers_own_words_are_proofs(most: float) -> None:
+    """Five rows that 40 coins can hardly split in halves, with some over or not: PuLP calls a run
+    of HiGHS that timed out "Optimal", CP-SAT has a solution or none. None is a proof, and no value
+    is read.
     """
     draw, model = random.Random(1), linear.Model()
     coins = [model.variable(0, 1, whole=True) for _ in range(40)]
     for _ in range(5):
         worth = [float(draw.randrange(100)) for _ in coins]
-        over, under = model.variable(0, 1e4), model.variable(0, 1e4)
+        over, under = model.variable(0, most), model.variable(0, most)
         half = dict(zip(coins, worth, strict=True))
         model.equal({**half, over: 1.0, under: -1.0}, sum(worth) // 2)
         model.goal |= {over: 1.0, under: 1.0}
@@ -432,6 +435,18 @@ def test_only_the_solvers_own_words_are_proofs() -> None:
         stopped = engine(model, 0.2)
         assert (stopped.status, stopped.values) == ("stopped", ())
         assert stopped.bound <= 19  # which HiGHS has found after a second
+
+
+@pytest.mark.parametrize(
+    ("budget", "most"), [(None, 7), (1.2, 2), (2.19, 3), (2.21, 3), (2.81, 4), (99.0, 7), (0.5, 0)]
+)
+def test_no_more_workers_than_the_budget_pays_for(budget: float | None, most: int) -> None:
+    """Up to three T4 of gcp/b for 0.60 USD/h each, then up to four of aws/a for 1.00."""
+    problem = two_places(budget_usd_per_hour=budget)
+    counts = {"gcp/b": 3, "aws/a": 4}
+    offers = [replace(each, available=counts[each.place]) for each in problem.catalog.offers]
+    problem = replace(problem, catalog=replace(problem.catalog, offers=tuple(offers)))
+    assert split.most_workers(problem) == most
 
 
 def test_values_that_break_a_row_are_not_read() -> None:
@@ -507,6 +522,28 @@ def test_rounding_hardly_weakens_a_row() -> None:
     coins = [model.variable(0, 1, whole=True) for _ in range(100)]
     row, most = cpsat.scaled(dict.fromkeys(coins, 1.0), 50.0, model, cpsat.step_sizes(model))
     assert most == 50 * row[coins[0]] + 1 + 100**2
+
+
+def test_a_build_that_lies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS is right in all tiny programs; an engine that says "infeasible" is wrong in those that
+    have a solution. The child names what went wrong, its time included.
+    """
+    kept: list[bool] = []
+
+    def noted(model: Any, seconds: float) -> Any:
+        solved = milp.engine(model, seconds)
+        kept.append(solved.status == "optimal")
+        return solved
+
+    assert selftest.wrong_answers(noted) == 0
+    nothing = linear.Solved(status="infeasible")
+    assert selftest.wrong_answers(lambda *_: nothing) == sum(kept) < len(kept) == 60
+    monkeypatch.setattr(milp, "engine", lambda *_: nothing)
+    with pytest.raises(SystemExit, match=f"^{sum(kept)} of 60 tiny programs got a wrong answer"):
+        selftest.complain("milp")
+    assert selftest.check_in_child("none").endswith("No module named 'placer.solvers.none'")
+    monkeypatch.setattr(selftest, "SECONDS", 0.01)
+    assert selftest.check_in_child("milp") == "the self-test did not end in 0 s"
 
 
 BETTER = (
