@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import placer
-from instances import island_problem, question, random_problem, wide_problem, wishing
+from instances import island_problem, question, random_problem, two_places, wide_problem, wishing
 from placer.cost_model.timing.transfers import lanes, wan_seconds
 from placer.market.books.book_reader import load_catalog
 from placer.problem.exchange import butterfly, pair_bytes
@@ -419,6 +419,31 @@ def test_a_speed_that_workers_must_have_by_themselves_is_a_threshold() -> None:
     second, weights = np.ones(1), np.array([[1.0, 0.5]])
     assert np.isfinite(priced.thresholds(mode, weights, second, nothing, 0.0, nothing)).all()
     assert not np.isfinite(asked.thresholds(mode, weights, second, nothing, 0.0, nothing)).any()
+
+
+@pytest.mark.parametrize(
+    ("objective", "at", "unit"),
+    [
+        ("throughput", 0, 1.0),
+        ("cost", 1, 1.0),
+        ("cost-per-sample", 2, 1e-6),
+        ("total", 2, 5e-7),
+        ("carbon", 3, 1.0),
+    ],
+)
+def test_what_is_demanded_is_a_limit(objective: str, at: int, unit: float) -> None:
+    """Unless one that is as tight is there, and of nothing else: samples/s, USD/h, USD of a sample
+    where a million costs so much, or two millions do, and g/h. Without wishes there are no limits.
+    """
+    problem = two_places(objective=objective, samples=2_000_000)
+    asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
+    expected = [0.0, math.inf, math.inf, math.inf]
+    assert list(asked.limits) == expected
+    tighter = 7.0 if at == 0 else 3.0
+    for value, limit in ((5.0, 5.0), (tighter, tighter), (5.0, tighter)):
+        asked.demand(value)
+        expected[at] = limit * unit
+        assert list(asked.limits) == pytest.approx(expected, rel=1e-8)
 
 
 def test_what_is_faster_or_as_fast_and_cheaper_may_beat_the_best() -> None:
