@@ -73,8 +73,9 @@ DRAFTED = {
     "site": (0.0, 0.0, 147),
     "server": (0.803, 0.803, 67),
     "ring": (0.0, 0.0, 170),
+    "like": (0.0, 0.0, 166),
 }
-"""What the values of `local_search` and of `greedy` lose in up to 40 instances of each kind,
+"""What the values of `local_search` and of `greedy` lose in 8 to 40 instances of each kind,
 relative and summed up, and placements that each of them prices.
 """
 DRAFTING = ("local_search", "greedy")
@@ -144,7 +145,7 @@ def test_slower_plans_of_the_same_machines_are_searched(seed: int) -> None:
     assert agrees(answer, solve(answer.problem, "exhaustive"), seed)
 
 
-@pytest.mark.parametrize("market", SEEDS)
+@pytest.mark.parametrize("market", DRAFTED)
 def test_heuristics_keep_the_limits_and_their_order(market: str) -> None:
     """Of 8 to 40 instances: no limit is broken, exact >= local_search >= greedy, nothing is called
     proved, and at most two that have an answer get none. They lose no more than they did, and price
@@ -152,7 +153,7 @@ def test_heuristics_keep_the_limits_and_their_order(market: str) -> None:
     """
     there = missed = 0
     lost, priced = dict.fromkeys(DRAFTING, 0.0), dict.fromkeys(DRAFTING, 0)
-    for seed in range(min(SEEDS[market], 40)):
+    for seed in range(min(SEEDS.get(market, 16), 40)):
         best = proved(market, seed)
         problem, objective = best.problem, best.objective
         drafts = {name: solve(problem, name) for name in DRAFTING}
