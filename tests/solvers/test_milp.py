@@ -31,7 +31,6 @@ from instances import (
     total_problem,
     two_places,
     wide_problem,
-    wishing,
 )
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -42,7 +41,7 @@ from placer.market.catalog import Catalog
 from placer.problem.datasets import Dataset
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Kept, Requirements, Used
+from placer.problem.requirements import Kept, Requirements
 from placer.records import replace
 from placer.solving import cross_check as verify
 from placer.solving.answer import Answer, SolveOptions, Status
@@ -74,14 +73,20 @@ def total_by_speed(seed: int) -> Problem:
     return replace(problem, requirements=replace(wish, objective=objective))
 
 
+def gossiping(seed: int) -> Problem:
+    """Draw regions that go at their own pace, every other time of islands."""
+    problem = (island_problem if seed % 2 else wide_problem)(seed)
+    return replace(problem, requirements=Requirements(exchange="asgd-ga", max_local_steps=8))
+
+
 ANY = ("random", "wide", "exchange", "ring")
 LIMITED = ("total", "carbon")
 """Deadlines, dollars in total and emissions."""
 PRICED: dict[str, Callable[[int], Problem]] = {
-    name: MARKETS[name] for name in (*ANY, *LIMITED, "server", "vcpus")
+    name: MARKETS[name] for name in (*ANY, *LIMITED, "used", "server", "vcpus")
 }
-PRICED |= {"total": total_by_speed, "islands": island_problem}
-WORTH = (54.87, 47.86, 85.38, 59.44, 61.06, 77.71, 121.02, 49.58, 56.89)
+PRICED |= {"total": total_by_speed, "islands": island_problem, "gossip": gossiping}
+WORTH = (49.25, 42.93, 85.19, 59.72, 57.43, 73.72, 49.11, 108.98, 45.29, 55.25, 40.93)
 REACHED = dict(zip(PRICED, WORTH, strict=True))
 """Goals of programs over what the placements are worth, summed up: a looser program shows here."""
 
@@ -104,23 +109,14 @@ def assert_same(problem: Problem, engine: Any, seed: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("market", [*ANY, *LIMITED, "server"])
+@pytest.mark.parametrize("market", [*ANY, *LIMITED, "used", "server"])
 def test_the_formulation_equals_plain_enumeration(market: str) -> None:
     """15 instances of each kind with `milp`: all strategies, objectives, budgets, floors, quotas,
-    local steps, placed data, limits in total, emissions; 8 with servers of 1 to 96 vCPUs.
+    local steps, placed data, limits in total, emissions, required machines; 8 with servers of 1 to
+    96 vCPUs.
     """
     seeds = range(300, 308 if market == "server" else 315)
     assert sum(assert_same(PRICED[market](seed), milp.engine, seed) for seed in seeds) >= 3
-
-
-def test_machines_that_must_be_used_are() -> None:
-    """With one machine of the last offer asked for, 12 instances still equal plain enumeration."""
-    for seed in range(12):
-        problem = random_problem(seed)
-        if problem.pools:
-            last = problem.pools[-1].offer
-            used = (Used(place=last.place, device=last.device, market=last.market),)
-            assert_same(wishing(problem, used=used), milp.engine, seed)
 
 
 @pytest.mark.parametrize("market", ANY)
@@ -149,46 +145,6 @@ def test_one_program_bounds_every_hub() -> None:
     assert compared >= 10, compared
 
 
-def test_rounds_of_gossip_are_never_too_long() -> None:
-    """With the machines of a placement of ASGD-GA given, and rounds up to 1, 1.2 or 3 times as long
-    as its own, the program allows a round that is no longer: 40 drawn markets, islands among them,
-    four placements each.
-    """
-    draw, compared = random.Random(7), 0
-    for seed in range(40):
-        problem = (island_problem if seed % 2 else wide_problem)(seed)
-        asked = Requirements(exchange="asgd-ga", max_local_steps=8)
-        problem = replace(problem, requirements=asked)
-        places = sorted({pool.place for pool in problem.pools})
-        for _ in range(4 if len(places) > 1 else 0):
-            chosen = draw.sample(places, draw.randint(2, len(places)))
-            there = [draw.choice([p for p in problem.pools if p.place == at]) for at in chosen]
-            there += [p for p in problem.pools if p.place in chosen and draw.random() < 0.2]
-            pools = list({id(pool): pool for pool in there}.values())
-            counts = [draw.randint(1, min(3, pool.max_count)) for pool in pools]
-            steps = draw.choice([steps for _, steps in problem.modes])
-            frame = frames.Frame(
-                problem=problem, strategy="asgd-ga", local_steps=steps, regions=len(chosen)
-            )
-            compared += _allows(frame, dict(zip(map(id, pools), counts, strict=True)), draw)
-    assert compared >= 60, compared
-
-
-def _allows(frame: Any, counts: dict[int, int], draw: random.Random) -> bool:
-    """Compare the least round of given machines with that of the model; False if they may not
-    exchange so.
-    """
-    workers = sum(counts.values())
-    part = frames.Part(frame=frame, low=workers, high=workers)
-    placement = _placed(part, counts)
-    if placement is None:
-        return False
-    seconds = evaluate(placement, frame.problem).step.total
-    part = replace(part, most_s=seconds * draw.choice((1 + 1e-9, 1.2, 3.0)))
-    assert _least_goal(part, counts) <= seconds * (1 + 1e-6)
-    return True
-
-
 def _placed(part: Any, counts: dict[int, int]) -> Placement | None:
     """Return the placement of counts by pool; None if it breaks a limit."""
     site_group, frame = site_groups.SiteGroup(part), part.frame
@@ -212,11 +168,11 @@ def _least_goal(part: Any, counts: dict[int, int], *, coarse: bool = False) -> f
 @pytest.mark.parametrize("market", PRICED)
 def test_no_program_is_above_a_placement_of_its_part(market: str) -> None:
     """Whatever the exchange and the objective: with the machines of a placement given, the program
-    of all its hubs, of numbers of workers around its own, of rounds up to 1 or 3 times as long and
-    of goals as good as its own has a goal no worse than what the model says that the placement is
-    worth; so has the coarse program of all places at once. Neither is further below it than it was.
-    Sums of servers of many vCPUs are seldom what a round waits for: of these three times as many
-    are drawn.
+    of all its hubs, of numbers of workers around its own, of rounds up to 1, 1.2 or 3 times as long
+    and of goals as good as its own has a goal no worse than what the model says that the placement
+    is worth; so has the coarse program of all places at once. Neither is further below it than it
+    was. Sums of servers of many vCPUs are seldom what a round waits for: of these three times as
+    many are drawn.
     """
     draw, compared, seeds, reached = random.Random(11), 0, iter(range(500, 1200)), 0.0
     while compared < (120 if market == "server" else 40):
@@ -238,7 +194,7 @@ def test_no_program_is_above_a_placement_of_its_part(market: str) -> None:
                 frame=frame,
                 low=draw.randint(1, workers),
                 high=workers + draw.randint(0, 2),
-                most_s=outcome.step.total * draw.choice((1 + 1e-9, 3.0)),
+                most_s=outcome.step.total * draw.choice((1 + 1e-9, 1.2, 3.0)),
                 most_goal=draw.choice((worth * (1 + 1e-6), inf)),
             )
             for coarse in (False, True):
