@@ -119,31 +119,19 @@ def test_verdicts() -> None:
     price of the frozen placement.
     """
     row = QUICK[0]
-    record = {"digest": row.digest, "status": "optimal", "value": row.optimum, "bound": row.bound}
-    assert frozen.verdict(row, record) == "same"
-    assert frozen.verdict(row, {**record, "digest": "other"}) == "drifted"
-    assert (
-        frozen.verdict(row, {**record, "value": row.bound * 1.01, "bound": row.bound * 1.02})
-        == "beats the bound"
-    )
-    assert (
-        frozen.verdict(row, {**record, "value": row.optimum * 0.9, "bound": row.optimum * 0.95})
-        == "below the optimum"
-    )
-    assert (
-        frozen.verdict(row, {**record, "status": "infeasible", "value": None, "bound": None})
-        == "below the optimum"
-    )
-    assert (
-        frozen.verdict(
-            row,
-            {**record, "status": "time_limit", "value": row.optimum * 0.5, "bound": row.bound * 2},
-        )
-        == "open"
-    )
-    other = replace(
-        row, optimum=row.optimum * 2, bound=row.bound * 2
-    )  # as if the placement had been worth twice as much
+    value, bound = row.optimum, row.bound
+    record = {"digest": row.digest, "status": "optimal", "value": value, "bound": bound}
+    for changed, word in (
+        ({}, "same"),
+        ({"digest": "other"}, "drifted"),
+        ({"value": bound * 1.01, "bound": bound * 1.02}, "beats the bound"),
+        ({"value": value * 0.9, "bound": value * 0.95}, "below the optimum"),
+        ({"status": "infeasible", "value": None, "bound": None}, "below the optimum"),
+        ({"status": "time_limit", "value": value * 0.5, "bound": bound * 2}, "open"),
+    ):
+        assert frozen.verdict(row, {**record, **changed}) == word
+    # As if the placement had been worth twice as much.
+    other = replace(row, optimum=value * 2, bound=bound * 2)
     assert frozen.verdict(other, record) == "repriced"
 
 
