@@ -26,13 +26,6 @@ PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
 MAKERS = (random_problem, exchange_problem)
 
 
-@pytest.fixture
-def staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small questions are never looked at long enough for stages: no look, and turns of a node."""
-    monkeypatch.setattr(SCHEDULE, "LOOK", 0)
-    monkeypatch.setattr(SCHEDULE, "TURN", 1)
-
-
 def best_by_mode(problem: Problem) -> dict[tuple[str, int], float]:
     """Best value of each mode by plain enumeration."""
     objective, found = objective_of(problem.requirements), dict[tuple[str, int], float]()
@@ -131,10 +124,14 @@ def paused(finds: Callable[[float], int | None]) -> tuple[Any, Any, Any]:
     return target, ledger, Paused(target, finds)
 
 
-def test_a_stage_that_is_stuck_does_not_hold_up_the_question(staged: None) -> None:
+def test_a_stage_that_is_stuck_does_not_hold_up_the_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """At a coarse gap the search never ends; at the gap that is asked for it does after 100 nodes:
     both have turns of 1, 2, 4 ... nodes, so 250 nodes in all are enough.
     """
+    monkeypatch.setattr(SCHEDULE, "LOOK", 0)
+    monkeypatch.setattr(SCHEDULE, "TURN", 1)
     target, ledger, search = paused(lambda gap: 100 if gap <= 0.001 else None)
     target.node_limit = 300
     assert SCHEDULE.Schedule(target, ledger, [search]).run()
