@@ -446,6 +446,20 @@ def test_what_is_demanded_is_a_limit(objective: str, at: int, unit: float) -> No
         assert list(asked.limits) == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("limits", "nodes"),
+    [({"node_limit": 3}, 3), ({"pause_nodes": 2, "node_limit": 3}, 2), ({"deadline": 0.0}, 63)],
+)
+def test_a_search_stops_after_its_nodes(limits: dict[str, Any], nodes: int) -> None:
+    """At the next one; the clock is looked at with every 64th."""
+    asked = target.Target.of(two_places(), gap=0.0, deadline=math.inf)
+    asked = replace(asked, **limits)
+    for _ in range(nodes):
+        asked.tick()
+    with pytest.raises(target.OutOfTimeError):
+        asked.tick()
+
+
 def test_what_is_faster_or_as_fast_and_cheaper_may_beat_the_best() -> None:
     """Of speed a thousandth more, or dollars a tenth less at the same speed; neither slower nor, as
     fast, dearer machines.
