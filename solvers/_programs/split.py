@@ -403,8 +403,6 @@ def most_workers(problem: Problem) -> int:
         return most
     left, count = wish.budget_usd_per_hour * (1 + 2 * TOLERANCE), 0
     for pool in sorted(problem.pools, key=lambda pool: pool.usd_per_hour):
-        if count >= most or pool.usd_per_hour > left:
-            break
         fit = most if pool.usd_per_hour <= 0 else int(left / pool.usd_per_hour + 1e-9)
         more = min(pool.max_count, fit, most - count)
         left, count = left - more * pool.usd_per_hour, count + more
