@@ -16,7 +16,7 @@ from placer.cost_model.estimate import (
     plan_of,
     pool_of,
 )
-from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
+from placer.problem.admitted_exchanges import SERVER_MARKET, needs_quota, server_bytes, server_offer
 from placer.problem.datasets import Move, needs_place
 from placer.problem.exchange import Phase, overlaps, traits
 from placer.problem.placement import NO_EXCHANGE, Placement
@@ -359,7 +359,7 @@ def _server_violations(placement: Placement, problem: Problem) -> Violations:
         text = f"{placement.workers} gradients and the model need {format_bytes(needed)} on the "
         text += f"server; {offer.instance_type} has {offer.memory_gib:g} GiB"
         yield "host-memory", text
-    if market not in ("any", offer.market):
+    if market not in ("any", offer.market) and offer.market != SERVER_MARKET:
         yield "market", f"the server is {offer.market}, not {market}"
 
 

@@ -39,7 +39,7 @@ def test_a_server_with_gpus_counts_against_the_quota(tmp_path: Path) -> None:
 
 def test_a_server_is_on_demand_whatever_the_market_of_the_workers() -> None:
     """Without its server nothing goes on: one that somebody rents on spot leaves no floor, and the
-    outlook counts it. A wish for spot admits no server that `any` does not.
+    outlook counts it. A wish for spot admits no server that `any` does not, and keeps that one.
     """
     advisor = Advisor("erben-2023")
     for market in ("any", "spot"):
@@ -54,6 +54,11 @@ def test_a_server_is_on_demand_whatever_the_market_of_the_workers() -> None:
     got = spot_outlook(risky, estimate(risky, problem), problem)
     assert got is not None
     assert got.floor_samples_per_second == 0
+    assert violations(place_by_hand("gcp/us-west1=4xT4:spot", problem), problem) == ()
+    on_demand = advisor.problem("resnet50", exchange="parameter-server", market="on-demand")
+    assert [v.message for v in violations(risky, on_demand)] == [
+        "the server is spot, not on_demand"
+    ]
 
 
 def test_every_exchange_stands_alone_and_knows_one_worker(run: Run) -> None:
