@@ -105,6 +105,10 @@ def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> flo
     >>> # 10 ms are billed as 100
     >>> round(function_usd(run, 1.0, 3.0), 9), round(function_usd(run, 1.0, 0.01), 9)
     (4.37e-05, 1.65e-06)
+    >>> slow = replace(f, usd_per_gib_second=1.0, usd_per_million_requests=0.0, billing_step_ms=100)
+    >>> # begun steps are billed: 2.401 s as 2.5
+    >>> round(function_usd(slow, 1.0, 2.401), 6), round(function_usd(slow, 1.0, 2.4), 6)
+    (2.5, 2.4)
     """
     step_s = offer.billing_step_ms / 1e3
     billed = max(offer.min_billed_ms / 1e3, math.ceil(seconds / step_s - 1e-9) * step_s)

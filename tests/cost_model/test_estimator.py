@@ -1,13 +1,13 @@
 """Seconds and dollars of a placement by hand; test_reproduce.py has the runs of the papers."""
 
 import json
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 
 import placer
 from instances import question, wishing
-from placer.cost_model.dollars import function_usd, storage_usd
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import Violation, joint_use, violations
 from placer.cost_model.timing.services import (
@@ -17,7 +17,7 @@ from placer.cost_model.timing.services import (
     summing_vcpus,
 )
 from placer.documents.validate import examine_document
-from placer.market.catalog import Catalog, FunctionOffer, StoreOffer
+from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
@@ -105,42 +105,6 @@ def test_data_loading_counts_when_a_store_is_named(erben: Catalog) -> None:
     assert got.usd_per_hour.total == pytest.approx(without.usd_per_hour.total + expected)
 
 
-def test_every_component_of_a_central_step_by_hand() -> None:
-    """Phalak et al., eq. 4 and 5, for n = 4 workers, S = 17 MB, a step of 5 s, one failed poll.
-
-    Function: 2.4 s x 1 GiB x 1.66667e-5 + 0.2e-6 = 4.02e-5. Store: 17e6/2**30 x 0.023 x 5/(730 x
-    3600) = 6.93e-10; reads (8 + 1) x 0.0004/1000 = 3.6e-6; writes 5 x 0.005/1000 = 2.5e-5; lists 4
-    x 0.005/1000 = 2.0e-5.
-    """
-    common: dict[str, Any] = {
-        "provider": "aws",
-        "region": "us-west-2",
-        "source": "test",
-        "as_of": "2026-01-01",
-    }
-    function = FunctionOffer(
-        function="lambda",
-        usd_per_gib_second=1.66667e-05,
-        usd_per_million_requests=0.2,
-        max_memory_gib=10,
-        max_seconds=900,
-        billing_step_ms=1,
-        **common,
-    )
-    store = StoreOffer(
-        store="s3",
-        usd_per_gib_month=0.023,
-        usd_per_thousand_writes=0.005,
-        usd_per_thousand_reads=0.0004,
-        usd_per_thousand_lists=0.005,
-        **common,
-    )
-    assert function_usd(function, 1.0, 2.4) == pytest.approx(4.02e-5, rel=1e-4)
-    assert storage_usd(store, 17e6, 4, 5.0, 1) == pytest.approx(
-        6.93e-10 + 3.6e-6 + 2.5e-5 + 2.0e-5, rel=1e-4
-    )
-
-
 def test_a_round_through_a_store_goes_from_mean_to_mean(phalak: Catalog) -> None:
     """Two alike in Oregon and London, store and function in Oregon: London is last, the function
     waits for what its ways take longer.
@@ -173,48 +137,82 @@ def test_a_round_through_a_store_goes_from_mean_to_mean(phalak: Catalog) -> None
     ]
 
 
-def test_hundred_millisecond_steps_round_up() -> None:
-    """2.401 s at 100 ms are billed as 2.5 s; 2.4 s as 2.4 s."""
-    f = FunctionOffer(
-        provider="gcp",
-        region="r",
-        function="f",
-        usd_per_gib_second=1.0,
-        usd_per_million_requests=0.0,
-        max_memory_gib=8,
-        max_seconds=540,
-        billing_step_ms=100,
-        source="test",
-        as_of="2026-01-01",
-    )
-    assert function_usd(f, 1.0, 2.401) == pytest.approx(2.5)
-    assert function_usd(f, 1.0, 2.4) == pytest.approx(2.4)
-
-
 def codes(found: tuple[Violation, ...]) -> set[str]:
     """Codes of violations."""
     return {v.code for v in found}
 
 
-def test_violations_name_each_broken_limit(erben: Catalog) -> None:
-    """Quota, GPU, place, market, budget, floor, workers: one code each."""
-    workers = "gcp/us-central1=9xT4:spot"
-    assert codes(violations(*on_book("roberta-xlm", workers, erben, quota_gpus=8))) == {"quota"}
-    assert codes(violations(*on_book("roberta-xlm", workers, erben))) == set()
-    quotas = (Quota(place="*", gpu="*", market="*", gpus=16),)
-    assert codes(violations(*on_book("roberta-xlm", workers, erben, quotas=quotas))) == set()
-    for wish, code in (
-        ({"gpus": ("A10",)}, "gpu"),
-        ({"places_not_in": ("gcp/*",)}, "place"),
-        ({"places_in": ("aws/*",)}, "place"),
-        ({"market": "on_demand"}, "market"),
-        ({"budget_usd_per_hour": 1.0}, "budget"),
-        ({"min_samples_per_second": 5000.0}, "throughput"),
-        ({"max_workers": 8}, "workers"),
-    ):
-        assert codes(
-            violations(*on_book("roberta-xlm", workers, erben, quotas=quotas, **wish))
-        ) == {code}
+TWO = "gcp/us-central1=1xT4:spot,gcp/us-west1=1xT4:spot"
+OREGON, LONDON = "aws/us-west-2", "aws/eu-west-2"
+SUMMED: dict[str, Any] = {"exchange": "central", "aggregator": OREGON, "storage": OREGON}
+BY_REGION = {**SUMMED, "exchange": "hierarchical"}
+MODELS = {"exchange": "model-averaging", "min_local_steps": 4, "max_local_steps": 4}
+NINES = ("min_workers", "max_workers", "max_machines", "target_batch_size", "supply")
+AT_MOST: dict[str, Any] = {"max_regions": 1, "budget_usd_per_hour": 1.8}
+JUST_KEPT = {**dict.fromkeys(NINES, 9), **AT_MOST, "oldest_price": "2023-05-12"}
+"""Nine T4 of May 2023 for 0.20 USD/h each."""
+
+
+@pytest.mark.parametrize(
+    ("wishes", "placed", "broken"),
+    [
+        (JUST_KEPT, {}, ""),
+        ({"quota_gpus": 9}, {}, ""),
+        ({"quota_gpus": 8}, {}, "quota: 9 x T4 spot in * exceed the quota of 8 GPUs"),
+        ({"gpus": ("A10",)}, {}, "gpu: T4 is not among --gpu A10"),
+        ({"places_not_in": ("gcp/*",)}, {}, "place: gcp/* is excluded by --not-in gcp/[*]"),
+        ({"places_in": ("aws/*",)}, {}, "place: gcp/us-central1 is not in --in aws/[*]"),
+        ({"market": "on_demand"}, {}, "market: n1-* in gcp/us-central1 is spot, not on_demand"),
+        ({"budget_usd_per_hour": 1.0}, {}, "budget: $1.80/h is above the budget of $1.00/h"),
+        ({"min_samples_per_second": 5e3}, {}, "throughput: 610 samples/s * of 5,000 samples/s"),
+        ({"max_workers": 8}, {}, "workers: 9 workers are not within 1..8"),
+        ({"min_workers": 10}, {}, "workers: 9 workers are not within 10..64"),
+        ({"max_machines": 8}, {}, "machines: 9 machines are above 8"),
+        ({"min_regions": 2}, {}, "regions: 1 regions are not within 2..1000"),
+        ({"target_batch_size": 8}, {}, "batch: a step of 8 samples * shared by 9 workers"),
+        ({"supply": 8}, {}, "supply: 9 spot machines n1-* no more than 8 are known*--supply any *"),
+        ({"oldest_price": "2023-05-13"}, {}, "stale: * of 2023-05-12, older than * (2023-05-13)"),
+        ({}, {"transport": "gloo"}, "exchange: the transport gloo is not hivemind"),
+        ({}, {"compression": "none"}, "compression: compression none is not fp16"),
+        ({}, {"streams": 2}, "exchange: 2 streams, overlap False are not what was asked for"),
+        ({"overlap": True}, {}, "exchange: 1 streams, overlap False are not what was asked for"),
+        ({}, {"strategy": "none"}, "exchange: 9 workers with the exchange 'none'"),
+        ({}, {"workers": "gcp/us-west1=1xT4", "strategy": "all-reduce"}, "exchange: 1 workers *"),
+        ({}, {"strategy": "local-sgd"}, "exchange: the exchange local-sgd is not what auto admits"),
+        (
+            {},
+            {"strategy": "local-sgd", "local_steps": 8},
+            "exchange: * with 8 local steps is not *",
+        ),
+        ({}, {"strategy": "hierarchical-all-reduce"}, "exchange: * needs workers in 2 regions"),
+        ({}, {"strategy": "parameter-server"}, "exchange: a parameter server needs a machine at *"),
+        (MODELS, {"workers": TWO, "aggregator": OREGON}, "exchange: the hub * is not among the *"),
+        (SUMMED, {"aggregator_memory_gib": 10.0}, ""),
+        (SUMMED, {"aggregator": LONDON}, f"aggregator: * in {LONDON}, not in {OREGON}"),
+        (SUMMED, {"storage": LONDON}, f"storage: the storage is in {LONDON}, not in {OREGON}"),
+        (SUMMED, {"aggregator_memory_gib": None}, "function: a central exchange needs *"),
+        (SUMMED, {"aggregator_memory_gib": 11.0}, "function: 4 gradients (68 MB) need 11 * 10 GiB"),
+        # One function sums 4 x 17 MB; of the regions one sums three, and two sums are left.
+        (SUMMED, {"aggregator_memory_gib": 0.06}, "function: 68 MB of * do not fit 0.06 GiB; *"),
+        (BY_REGION, {"aggregator_memory_gib": 0.05}, ""),
+        (BY_REGION, {"aggregator_memory_gib": 0.04}, "function: 51 MB of * do not fit 0.04 GiB; *"),
+    ],
+)
+def test_a_broken_limit_is_named(
+    wishes: dict[str, Any], placed: dict[str, Any], broken: str, erben: Catalog, phalak: Catalog
+) -> None:
+    """One code and sentence for a limit, and none where it is just kept."""
+    functions = wishes.get("storage") is not None
+    model, book = ("niser", phalak) if functions else ("roberta-xlm", erben)
+    usual = f"{OREGON}=3xCPU-2,{LONDON}=1xCPU-2" if functions else "gcp/us-central1=9xT4:spot"
+    asked = question(model, book, **wishes)
+    needed = {name: wishes[name] for name in (*SUMMED, *MODELS) if name in wishes}
+    used = {**placed}
+    placement = place_by_hand(used.pop("workers", usual), question(model, book, **needed))
+    placement = replace(placement, exchange=replace(placement.exchange, **used))
+    found = [f"{each.code}: {each.message}" for each in violations(placement, asked)]
+    assert len(found) == bool(broken)
+    assert all(fnmatchcase(each, broken) for each in found), found
 
 
 def test_spread_zones_charge_machines_not_stores(phalak: Catalog) -> None:
