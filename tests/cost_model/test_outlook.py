@@ -16,7 +16,12 @@ from placer.cost_model.dollars import (
     without_allowance,
 )
 from placer.cost_model.estimate import Estimate, estimate
-from placer.cost_model.outlook.losses import ASSUMED_INTERRUPTION, of_island
+from placer.cost_model.outlook.losses import (
+    ASSUMED_INTERRUPTION,
+    chance_all_lost,
+    chance_any_lost,
+    of_island,
+)
 from placer.cost_model.outlook.outlook import spot_outlook
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog, EgressPrice
@@ -97,14 +102,14 @@ def test_a_large_island_has_a_rate_where_its_chance_rounds_to_one() -> None:
 
 def test_capacity_of_two_regions_is_correlated() -> None:
     """Each zone without capacity 20 % of the time: both at once 0.04 + 0.14 x 0.16 = 6.24 %, not 4
-    %.
+    %. Spread over zones two machines of one region are in two of them, four in three.
     """
-    found = spot_outlook(
-        *placed("gcp/us-central1=4xT4:spot,gcp/us-west1=4xT4:spot", unavailable="20%")
-    )
-    assert found is not None
-    assert found.all_lost == pytest.approx(0.0624)
-    assert found.any_lost == pytest.approx(0.3376)
+    workers = "gcp/us-central1=2xT4:spot,gcp/us-west1=4xT4:spot"
+    for zones, places in (("one", [1, 1]), ("spread", [2, 3])):
+        found = spot_outlook(*placed(workers, unavailable="20%", zones=zones))
+        assert found is not None
+        assert found.all_lost == chance_all_lost(places, 0.2)
+        assert found.any_lost == chance_any_lost(places, 0.2)
 
 
 def test_notes_have_codes() -> None:
