@@ -25,6 +25,7 @@ from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.units import GIB
+from placer.workload.constants import HostConstants
 
 
 def on_book(model: str, workers: str, book: Catalog, **wishes: object) -> tuple[Placement, Problem]:
@@ -213,6 +214,59 @@ def test_a_broken_limit_is_named(
     found = [f"{each.code}: {each.message}" for each in violations(placement, asked)]
     assert len(found) == bool(broken)
     assert all(fnmatchcase(each, broken) for each in found), found
+
+
+SITE = "onprem/erben-eu=1xRTX8000,gcp/us-central1=8xT4"
+CALIBRATED = "nccl 10 Gb/s", HostConstants(1.0, 1.0, 1.0), 2.5e9
+"""A class of hosts that a user measured, and bytes/s of a sum."""
+
+
+@pytest.mark.parametrize(
+    ("wishes", "workers", "own", "said"),
+    [
+        ({"transport": "nccl"}, TWO, (), "*: NCCL over 10 *, assumed where * none: published: *"),
+        ({"transport": "nccl"}, TWO, (), "between regions: 1 x * under NCCL: assumed"),
+        ({"transport": "gloo"}, TWO, (), "averaging time: Gloo over 10 Gb/s of each worker, *"),
+        ({"transport": "nccl"}, TWO, CALIBRATED, "*: NCCL over 10 * worker: measured: own"),
+        ({"transport": "nccl"}, TWO, CALIBRATED, "* and links between regions: calibrated: own"),
+        ({}, TWO, (), "averaging time: measured: * under hivemind inside one zone; *"),
+        ({}, TWO, (), "between regions: 0.85 x * under hivemind: measured: runs of Erben *"),
+        # 0.85 (2 (N - 1)) ** 0.2: nine workers send to a site, or two leaders
+        ({}, SITE, (), "between regions: 1.48 x *"),
+        ({"exchange": "hierarchical-all-reduce"}, SITE, (), "between regions: 0.976 x *"),
+        ({"exchange": "hierarchical-all-reduce"}, TWO, (), "averaging time: estimated: * by level"),
+        (MODELS, TWO, (), "transfers between servers: published: * as measured under hivemind"),
+        ({**MODELS, "transport": "gloo"}, TWO, (), "transfers between servers: published: * links"),
+        (SUMMED, f"{OREGON}=2xCPU-2", (), "store and function times: assumed"),
+        (SUMMED, f"{OREGON}=2xCPU-2", (), "loss of speed *: assumed: as under hivemind"),
+        ({"exchange": "parameter-server"}, TWO, (), "push and pull: published: *"),
+        ({"exchange": "parameter-server"}, TWO, (), "*: 1.06 GB/s * measured on 2 * times 8 for *"),
+        ({"exchange": "parameter-server"}, TWO, CALIBRATED, "*: 2.50 GB/s *: measured: own; *"),
+    ],
+)
+def test_each_time_of_an_exchange_says_how_it_is_known(
+    wishes: dict[str, Any],
+    workers: str,
+    own: tuple[Any, ...],
+    said: str,
+    erben: Catalog,
+    phalak: Catalog,
+) -> None:
+    """One sentence for each, and what a user measured in place of what is published."""
+    model, book = ("niser", phalak) if "CPU" in workers else ("roberta-xlm", erben)
+    placement, problem = on_book(model, workers, book, **wishes)
+    if own:
+        host, constants, rate = own
+        known = problem.calibration
+        measured = replace(
+            known,
+            name="own",
+            hosts={**known.hosts, host: constants},
+            services=replace(known.services, server_sum_bytes_per_s=rate),
+        )
+        problem = replace(problem, calibration=measured)
+    lines = estimate(placement, problem).provenance
+    assert len([line for line in lines if fnmatchcase(line, said)]) == 1, lines
 
 
 def test_spread_zones_charge_machines_not_stores(phalak: Catalog) -> None:
