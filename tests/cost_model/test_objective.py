@@ -1,5 +1,6 @@
 """Objectives and limits agree on which way is better; emissions by hand."""
 
+import math
 import re
 from typing import Any
 
@@ -24,6 +25,7 @@ from placer.solving.solve import solve
 
 ALL = [objective_of(Requirements(objective=name, samples=1000)) for name in OBJECTIVES]
 every_objective = pytest.mark.parametrize("objective", ALL, ids=OBJECTIVES)
+BY_SAMPLE = ("total", "cost-per-sample")
 values = st.floats(0.001, 1e9)
 
 
@@ -51,9 +53,54 @@ def test_better_gain_loss_and_sign_agree(objective: Objective, one: float, other
 
 @every_objective
 def test_what_is_searched_stands_for_the_value(objective: Objective) -> None:
-    """10 samples/s are 100 s for 1,000 samples; all other objectives are searched as they are."""
-    assert objective.from_searched(10.0) == (100.0 if objective.name == "time" else 10.0)
+    """10 samples/s are 100 s for 1,000 samples after a minute before the first; all other
+    objectives are searched as they are. In a minute no speed does any.
+    """
+    late, is_time = replace(objective, lead_s=60.0), objective.name == "time"
+    assert late.from_searched(10.0) == (160.0 if is_time else 10.0)
+    assert late.to_searched(160.0) == (10.0 if is_time else 160.0)
+    assert late.to_searched(60.0) == (math.inf if is_time else 60.0)
     assert objective_named(objective.searched).searched == objective.searched
+
+
+def test_values_by_hand() -> None:
+    """10 samples/s for 3.60 USD/h are 100 USD for a million samples and 0.10 for 1,000, with 1.80
+    for an hour in which machines start.
+    """
+    rows = (replace(row, startup_s=3600.0, lead_s=7200.0) for row in ALL)
+    values = {row.name: row.value_at(10.0, 3.6, None, 1.8) for row in rows}
+    figures = (10.0, 3.6, 100.0, 7300.0, math.inf, 1.9)
+    assert values == pytest.approx(dict(zip(OBJECTIVES, figures, strict=True)))
+    paid, each = (objective_of(Requirements(objective=n, samples=1000)) for n in BY_SAMPLE)
+    assert (paid.usd_per_million(0.1), paid.from_usd_per_million(100.0)) == pytest.approx(
+        (100, 0.1)
+    )
+    assert (each.usd_per_million(100.0), each.from_usd_per_million(100.0)) == (100.0, 100.0)
+    assert (paid.short_unit, each.short_unit) == ("USD in all", "USD/M")
+
+
+def test_what_is_free_has_no_share_to_lose() -> None:
+    """A gap, a loss and a regret are shares of a value, which may be 0; so small a difference is
+    rounding: a billionth of the value, and of 1 around 0.
+    """
+    fast, cheap = (objective_named(name) for name in ("throughput", "cost"))
+    assert (cheap.loss(0.0, 0.0), cheap.loss(1.0, 0.0)) == (0.0, math.inf)
+    assert (cheap.regret(0.0, 0.0), cheap.regret(1.0, 0.0)) == (0.0, None)
+    assert cheap.improvement(0.0, 0.0) == 0.0
+    assert gap_between(0.0, 1e-13) == pytest.approx(0.1)
+    for value, bound, wrong in (
+        (1e9 + 0.5, 1e9, False),
+        (1e9 + 2.0, 1e9, True),
+        (5e-10, 0.0, False),
+        (2e-9, 0.0, True),
+    ):
+        assert fast.beats_bound(value, bound) == wrong
+        assert cheap.beats_bound(bound, value) == wrong
+    strict = Requirements(min_samples_per_second=50.0, budget_usd_per_hour=5.0)
+    floors = [fast.demand(speed, strict).min_samples_per_second for speed in (40.0, 60.0)]
+    assert floors == [50.0, 60.0]
+    budgets = [cheap.demand(usd, strict).budget_usd_per_hour for usd in (4.0, 6.0)]
+    assert budgets == [4.0, 5.0]
 
 
 def priced(objective: str) -> tuple[Placement, Problem]:
