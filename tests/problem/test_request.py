@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from placer.problem.words.request import build_problem
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
 from placer.problem.workers.resources import NO_QUOTA_GPUS
-from placer.units import parse_budget, parse_count
+from placer.records import replace
+from placer.units import GIB, parse_budget, parse_count
 from placer.workload.profile import load_profile
 
 
@@ -103,6 +105,30 @@ def test_require_measured_leaves_estimates_out(default: Catalog) -> None:
         ("V100", 8),
     }
     assert all(p.alone.basis in ("measured", "published") for p in pools)
+
+
+@pytest.mark.parametrize(
+    ("device_gib", "host_gib", "gpus", "broken"),
+    [
+        (15, 30, 1, []),
+        (16, 30, 1, [("device-memory", "xlm needs 16.0 GiB on each device; T4 has 15 GiB")]),
+        (15, 31, 1, [("host-memory", "xlm needs 31.0 GiB of host memory; * has 30 GiB")]),
+        (15, 30, 4, [("device-memory", "xlm ran out of memory on a machine of 4 x T4: Erben *")]),
+    ],
+)
+def test_a_model_needs_memory_of_devices_and_hosts(
+    erben: Catalog, device_gib: int, host_gib: int, gpus: int, broken: list[tuple[str, str]]
+) -> None:
+    """A T4 has 15 GiB and its host 30, which may be filled; four ran out of them when tried."""
+    problem = ask(erben)
+    sizes = {"device_memory_bytes": device_gib * GIB, "host_memory_bytes": host_gib * GIB}
+    asked = replace(problem, profile=replace(problem.profile, name="xlm", **sizes))
+    offers = erben.offers_at("gcp/us-central1")
+    offer = next(o for o in offers if (o.gpu, o.gpu_count) == ("T4", gpus))
+    found = asked.offer_problems(offer)
+    assert [code for code, _ in found] == [code for code, _ in broken]
+    assert all(fnmatchcase(said, want) for (_, said), (_, want) in zip(found, broken, strict=True))
+    assert (offer in [*asked.admitted_offers()]) == (not broken)
 
 
 @pytest.mark.parametrize("quota", [None, "16"])
