@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Run
-from instances import offer, question
+from instances import offer, question, wishing
 from placer.cost_model.estimate import estimate, workers_of
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
@@ -17,6 +17,8 @@ from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.placement import WorkerGroup, parse_workers
 from placer.problem.problem import Problem
+from placer.problem.requirements import Narrowed
+from placer.problem.workers.pool import Pool
 from placer.problem.workers.worker_sizes import Kind, Limits, Twins, sizes
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
@@ -352,3 +354,25 @@ def test_no_kind_is_left_out_that_a_price_of_work_admits() -> None:
             ]
             left_out += len({id(s.kind) for s in found} - {id(s.kind) for s in capped})
     assert left_out > 100
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_within_a_limit_are_just_those(workers: int) -> None:
+    """Of all workers with a plan those whose part of a step takes no longer than some seconds, the
+    slowest of them at the limit itself; and one worker's price times its seconds.
+    """
+    words: dict[str, Any] = {"gpu": "H100,A100-80", "places": EAST, "market": "spot"}
+    problem = asked(quota=64, tbs=96, workers=workers, **words)
+    part_s = [problem.part_s(pool, workers) for pool in problem.pools]
+
+    def within(longest_s: float) -> tuple[Pool, ...]:
+        return problem.sized(workers, lambda _: longest_s)
+
+    for longest_s in sorted(part_s)[::10]:
+        as_fast = compress(problem.pools, [part <= longest_s for part in part_s])
+        assert within(longest_s) == (*as_fast,)
+    paid = [p.usd_per_hour * part for p, part in zip(problem.pools, part_s, strict=True)]
+    for most in sorted(paid)[::10] if workers == 1 else ():
+        narrowed = wishing(problem, narrowed=Narrowed(most_usd_s=most))
+        cheap = compress(problem.pools, [usd_s <= most * (1 + 1e-12) for usd_s in paid])
+        assert [(p.name, p.inner) for p in cheap] == [(p.name, p.inner) for p in narrowed.pools]
