@@ -170,12 +170,10 @@ def test_survival_lies_between_rows_and_ends_with_them() -> None:
 def test_losses_of_a_run_that_launches_anew() -> None:
     """Times between losses of 1 and 3 h in turn, met at any moment: a quarter of the moments lie in
     the short ones. The density of the time that is left, at 0, is 1/2 an hour, one over the mean:
-    so is a / b of any survival, its hazard at 0.
+    so is a / b of any survival, of which that share is lost in the first seconds.
     """
-    assert Stay(a=2.0, b_h=4.0).losses_per_h == pytest.approx(0.5)
-    for stay in (Stay(a=0.42, b_h=0.95), Stay(a=0.87, b_h=4.53)):
-        assert stay.losses_per_h == pytest.approx(stay.hazard_per_h(0.0))
-        assert stay.losses_per_h > stay.hazard_per_h(24.0)
+    for stay in (Stay(a=2.0, b_h=4.0), Stay(a=0.42, b_h=0.95), Stay(a=0.87, b_h=4.53)):
+        assert (1 - stay.share(1e-6)) / 1e-6 == pytest.approx(stay.losses_per_h, rel=1e-4)
 
 
 def test_the_first_loss_of_two_groups_comes_sooner_unless_they_are_one() -> None:

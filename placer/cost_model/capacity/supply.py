@@ -351,10 +351,6 @@ class Stay(Struct, frozen=True, kw_only=True):
         """
         return float(self.b_h * (2 ** (1 / self.a) - 1))
 
-    def hazard_per_h(self, hours: float) -> float:
-        """Return the losses per hour of what has stayed so long."""
-        return self.a / (self.b_h + hours)
-
     @property
     def losses_per_h(self) -> float:
         """Losses per hour of a run that launches anew after each loss: a / b. What is met at any
