@@ -10,12 +10,7 @@ import placer
 from instances import question, wishing
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import Violation, joint_use, violations
-from placer.cost_model.timing.services import (
-    SUM_WORK,
-    SUMMING_VCPUS,
-    server_sum_seconds,
-    summing_vcpus,
-)
+from placer.cost_model.timing.services import SUMMING_VCPUS, server_sum_seconds, summing_vcpus
 from placer.documents.validate import examine_document
 from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
@@ -331,7 +326,8 @@ def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalo
         assert (got.low, got.value, got.high) == pytest.approx((low, 0.36, high))
 
 
-def asked(**words: Any) -> Result:
+@pytest.fixture(scope="module")
+def result() -> Result:
     """Eight T4 with XLM-RoBERTa around a server, n1-standard-8 with 8 vCPUs."""
     return placer.recommend(
         "roberta-xlm",
@@ -341,14 +337,7 @@ def asked(**words: Any) -> Result:
         gpu="T4",
         places="gcp/us-central1",
         exchange="parameter-server",
-        **words,
     )
-
-
-@pytest.fixture(scope="module")
-def result() -> Result:
-    """The answer by the shipped figures."""
-    return asked()
 
 
 def test_vcpus_sum_side_by_side_up_to_eight(result: Result) -> None:
@@ -359,6 +348,8 @@ def test_vcpus_sum_side_by_side_up_to_eight(result: Result) -> None:
     one = server_sum_seconds(8, 1, problem)
     assert one == pytest.approx(8 * 2.24057 / 1.06, rel=1e-4)
     assert server_sum_seconds(8, 8, problem) == pytest.approx(one / 8)
+    coarse = wishing(problem, compression="int8")  # half of the bytes, 1.7 times the work
+    assert server_sum_seconds(8, 1, coarse) == pytest.approx(1.7 * one)
     offers = {offer.vcpus: offer for offer in placer.load_catalog("default").offers}
     assert summing_vcpus(offers[2]) == 2
     assert summing_vcpus(offers[96]) == summing_vcpus(None) == SUMMING_VCPUS
@@ -378,19 +369,10 @@ def test_joint_quotas_count_a_server_by_its_vcpus_and_its_gpus(result: Result) -
         assert [joint_use(row, result.placement, problem) for row in rows] == taken
 
 
-@pytest.mark.parametrize("compression", sorted(SUM_WORK))
-def test_work_counts_values_not_bytes_on_the_wire(result: Result, compression: str) -> None:
-    """INT8 messages have half the bytes of FP16 and take 1.7 times as long to add."""
-    problem = wishing(result.problem, compression=compression)
-    times = server_sum_seconds(8, 8, problem) / server_sum_seconds(8, 8, result.problem)
-    assert times == pytest.approx(SUM_WORK[compression])
-
-
 def test_the_answer_is_checked_by_the_second_implementation(result: Result) -> None:
     """2.11 s of the round are the sum, and the checker finds the same round."""
     assert result.estimate is not None
     assert dict(result.estimate.step.parts)["sum"] == pytest.approx(2.114, abs=1e-3)
-    assert "the server's sum: 1.06 GB/s a vCPU" in " ".join(result.estimate.provenance)
     checked = examine_document(json.loads(json.dumps(result.to_saved())), "file")[1]
     assert checked is not None
     assert "a second implementation finds" in " ".join(checked.confirmed)

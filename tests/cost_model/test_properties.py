@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from instances import exchange_problem, link_of
+from instances import exchange_problem, link_of, wishing
 from placer.cost_model.dollars import egress_usd
 from placer.cost_model.estimate import Outcome, evaluate, exchange_phases
 from placer.cost_model.limits import violations
@@ -19,7 +19,6 @@ from placer.market.catalog import Catalog
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.records import replace
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
@@ -162,7 +161,7 @@ def test_fewer_bytes_never_cost_or_take_more(seed: int, pick: int, compression: 
     full, small = (
         evaluate(
             replace(placement, exchange=replace(placement.exchange, compression=name)),
-            replace(problem, requirements=_with_compression(problem.requirements, name)),
+            wishing(problem, compression=name),
         )
         for name in ("none", compression)
     )
@@ -171,10 +170,6 @@ def test_fewer_bytes_never_cost_or_take_more(seed: int, pick: int, compression: 
         small.usd.egress * small.step.total
         <= full.usd.egress * full.step.total * (1 + 1e-9) + 1e-15
     )
-
-
-def _with_compression(wish: Requirements, name: str) -> Requirements:
-    return replace(wish, compression=name)
 
 
 @settings(max_examples=60, deadline=None)
