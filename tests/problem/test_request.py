@@ -1,6 +1,7 @@
 """From words to a Problem, as users and neighbouring tools write them, and one error for each."""
 
 import json
+import math
 import re
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -153,6 +154,21 @@ def test_what_is_admitted_somewhere_is_looked_up_among_what_is_anywhere(
     assert [*problem.pools] == [pool for pool in one_by_one if pool.max_count >= 1]
 
 
+def test_all_workers_of_a_site_read_over_its_line(erben: Catalog) -> None:
+    """The samples of 29 kB that 62.5 MB/s bring from a store that has no limit; clouds have no such
+    line, nor has a site that reads nothing.
+    """
+    site = "lab=2xT4@Berlin:line=500Mb/s"
+    reading = ask(erben, own=site, data="b2")
+    lines = [reading.line_samples_per_s(place) for place in ("onprem/lab", "gcp/us-west1")]
+    assert lines == [pytest.approx(62.5e6 / 29_000), math.inf]
+    assert reading.least_loaded_samples_per_s == lines[0]
+    assert [ask(erben, own=site, **w).workers_hold_back for w in ({"data": "b2"}, {})] == [
+        True,
+        False,
+    ]
+
+
 def test_a_measured_link_replaces_the_book(erben: Catalog) -> None:
     """250 Mb/s are 31.25 MB/s, both directions, labelled measured; the round-trip time stays."""
     problem = ask(erben, links="gcp/us-west1:aws/us-west-2=250Mb/s")
@@ -187,18 +203,11 @@ def test_spot_is_short_for_its_market() -> None:
     assert both.requirements == long.requirements
 
 
-@pytest.mark.parametrize(
-    ("text", "usd_per_hour"),
-    [
-        ("3000/month", 3000 / 730),  # a month is billed as 730 h
-        ("3000 per month", 3000 / 730),
-        ("100/day", 100 / 24),
-        ("5 usd/hour", 5.0),
-    ],
-)
-def test_budgets_of_longer_times(text: str, usd_per_hour: float) -> None:
-    """Each is a rate by the hour."""
-    assert parse_budget(text) == pytest.approx(usd_per_hour)
+def test_budgets_of_longer_times() -> None:
+    """Each is a rate by the hour, of which a month has 730."""
+    texts = ("3000/month", "3000 per month", "100/day", "5 usd/hour")
+    rates = [parse_budget(text) for text in texts]
+    assert rates == pytest.approx([3000 / 730, 3000 / 730, 100 / 24, 5.0])
 
 
 def test_counts_in_billions() -> None:

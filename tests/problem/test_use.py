@@ -130,20 +130,8 @@ def test_quota_file_with_a_scope(run: Run, tmp_path: Path) -> None:
         ("*", 16, "each"),
         ("gcp/*", 6, "together"),
     ]
-    words = [
-        "--model",
-        "resnet50",
-        "--catalog",
-        "erben-2023",
-        "--gpu",
-        "T4",
-        "--in",
-        "gcp",
-        "--market",
-        "spot",
-        "--workers",
-        "2..",
-    ]
+    asked = "--model resnet50 --catalog erben-2023 --gpu T4 --in gcp --market spot --workers 2.."
+    words = asked.split()
     done = run("recommend", *words, "--quota", str(path), columns=200)
     assert done.returncode == 0, done.stderr
     assert run("recommend", *words, "--workers", "7..", "--quota", str(path)).returncode == 3
