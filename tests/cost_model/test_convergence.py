@@ -177,7 +177,12 @@ def test_the_fits_of_the_scaling_laws_lie_inside() -> None:
 
 @given(SIZES, STEPS, st.integers(2, 12))
 def test_more_replicas_need_more_samples(parameters: int, steps: int, replicas: int) -> None:
-    """From two to eight replicas the value grows; beyond eight nobody says."""
+    """From two to eight replicas the value grows; beyond eight nobody says, nor of other sizes than
+    those that were trained.
+    """
+    for known, beyond in ((PARAMETERS[0], 10**6), (PARAMETERS[1], 10**12)):
+        each = (times_samples_of(int(size), replicas, steps) for size in (known, beyond))
+        assert len({*each}) == 1
     one, two = (times_samples_of(parameters, m, steps) for m in (replicas, replicas + 1))
     assert one <= two * (1 + 1e-12)
     low, high = times_samples(parameters, steps, delayed=False, known=True)[1:]

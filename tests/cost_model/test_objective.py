@@ -96,6 +96,7 @@ def test_what_is_free_has_no_share_to_lose() -> None:
     ):
         assert fast.beats_bound(value, bound) == wrong
         assert cheap.beats_bound(bound, value) == wrong
+    assert not fast.beats_bound(1.6, 1.0, slack=0.5)  # 0.6 is less than half of 1.6
     strict = Requirements(min_samples_per_second=50.0, budget_usd_per_hour=5.0)
     floors = [fast.demand(speed, strict).min_samples_per_second for speed in (40.0, 60.0)]
     assert floors == [50.0, 60.0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conftest import Run
 from instances import offer, question, wishing
-from placer.cost_model.estimate import estimate, workers_of
+from placer.cost_model.estimate import estimate, pool_of, workers_of
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
@@ -262,6 +262,19 @@ def test_a_plan_by_hand_may_have_a_fused_loss(run: Run) -> None:
         built = problem.island(pool.offer)
         assert isinstance(built, Island)
         assert built.plan.context_parallel > 1
+
+
+def test_machines_behind_others_are_of_one_worker() -> None:
+    """Two H100:8 with the first layers and two A100-80:8 with the others: 32 GPUs, as a group and
+    as the worker that it is made of.
+    """
+    problem = asked(quota=256)
+    (group,) = place_by_hand(f"{EAST}=1x2xH100:8:spot~2xA100-80:8:spot", problem).groups
+    pool = pool_of(group, problem)
+    assert pool.group(1) == group
+    assert pool.gpus == group.gpus == 32
+    prices = [2 * part.offer.usd_per_hour for part in pool.parts]
+    assert pool.usd_per_hour == pytest.approx(sum(prices))
 
 
 def test_use_takes_machines_of_an_island() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import placer
 from conftest import Run
+from instances import ANY, wishing
 from placer.cli import COMMANDS
 from placer.cli.ask import recommend
 from placer.cli.group import COMMANDS as OTHERS
@@ -20,6 +21,8 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
+from placer.problem.requirements import Quota
+from placer.problem.shares import SpeedCap
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.meanings import MEANT, OPTIONS
 from placer.problem.words.readers import read_deadline
@@ -77,6 +80,46 @@ def test_the_last_matching_quota_row_wins(erben: Catalog, tmp_path: Path) -> Non
     assert problem.quota("gcp/us-central1", "T4", "spot") == 16
     assert problem.quota("gcp/us-west1", "T4", "spot") == 0
     assert problem.quota("aws/us-west-2", "T4", "spot") == NO_QUOTA_GPUS
+
+
+@pytest.mark.parametrize(
+    ("row", "machines", "lacking"),
+    [
+        (Quota(**ANY, gpus=8), 2, ""),
+        (Quota(**ANY, gpus=8), 3, "8 T4 in gcp/us-central1; raise it to 12"),
+        (Quota(**{**ANY, "market": "spot"}, gpus=3), 1, "3 T4 spot in gcp/us-central1; raise * 4"),
+        (Quota(**ANY, vcpus=16, scope="together"), 2, ""),
+        (
+            Quota(**ANY, vcpus=16, scope="together"),
+            3,
+            "16 vCPUs in all *; raise it to 24 for 3 x *",
+        ),
+    ],
+)
+def test_a_quota_says_what_a_worker_lacks(
+    erben: Catalog, row: Quota, machines: int, lacking: str
+) -> None:
+    """Machines of four T4 and 8 vCPUs each."""
+    problem = wishing(ask(erben), quotas=(row,))
+    offers = erben.offers_at("gcp/us-central1")
+    offer = next(o for o in offers if (o.device, o.market) == ("T4:4", "spot"))
+    said = problem.quota_problem(offer, machines)
+    assert fnmatchcase(said, f"the quota allows {lacking}" if lacking else "")
+
+
+def test_the_lowest_cap_and_the_function_of_a_place_hold(erben: Catalog, phalak: Catalog) -> None:
+    """Of two caps on the speed of a pool the lower one; a function that is named counts where a
+    place has it.
+    """
+    caps = SpeedCap(place="*", most=5 * 10**9), SpeedCap(place="gcp/*", most=3 * 10**9)
+    pools = wishing(ask(erben), speed_caps=caps).pools
+    assert {pool.offer.provider == "gcp": pool.speed_cap for pool in pools} == {
+        True: 3 * 10**9,
+        False: 5 * 10**9,
+    }
+    named = wishing(ask(phalak, "niser"), function="lambda")
+    places = ("aws/eu-west-2", "gcp/us-west1")
+    assert [named.function(place).function for place in places] == ["lambda", "cloud-functions"]
 
 
 def test_no_quota_holds_that_nobody_gave(erben: Catalog) -> None:

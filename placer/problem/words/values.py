@@ -48,6 +48,8 @@ def is_kind(value: object, hint: Any) -> bool:
 
     >>> is_kind(4, str | int), is_kind(True, int), is_kind((1, 4), tuple[int, int])
     (True, False, True)
+    >>> [is_kind(given, Mapping[str, int]) for given in ({"T4": 8}, {"T4": "8"}, {4: 8})]
+    [True, False, False]
     """
     origin, parts = get_origin(hint) or hint, get_args(hint)
     if origin in (Union, UnionType):
