@@ -122,9 +122,6 @@ def test_a_day_unlike_others_makes_what_is_likely_less_so() -> None:
     assert 0.004 < float((there == 0).all(1).mean()) < 0.007
 
 
-DRAWN: list[int] = []
-
-
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), zones=st.integers(1, 6), least=st.integers(1, 12))
 def test_the_best_sets_are_the_best(seed: int, zones: int, least: int) -> None:
@@ -142,7 +139,6 @@ def test_the_best_sets_are_the_best(seed: int, zones: int, least: int) -> None:
         assert one.one_zone <= one.together
     chances = [one.together for one in found]
     assert all(a < b for a, b in pairwise(chances))
-    DRAWN.append(len(found))
 
 
 def test_many_zones_grow_from_the_best_smaller_sets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ UNUSABLE = {"exchange", "function", "data", "batch"}
 """Codes of placements that cannot run at all: nothing is said about their time."""
 
 
-def cases(seed: int, pick: int) -> tuple[Problem, Placement] | None:
-    """Draw a market and one of the placements that can run on it."""
+def drawn(seed: int, pick: int) -> tuple[Problem, Placement]:
+    """Draw a market and one of the placements that can run on it; another one where none can."""
     problem = exchange_problem(seed)
     found = [
         p
@@ -35,7 +35,9 @@ def cases(seed: int, pick: int) -> tuple[Problem, Placement] | None:
         if not UNUSABLE & {v.code for v in violations(p, problem)}
     ]
     several = [p for p in found if p.workers > 1] or found
-    return (problem, several[pick % len(several)]) if several else None
+    if not several:
+        reject()
+    return problem, several[pick % len(several)]
 
 
 def outcome(problem: Problem, placement: Placement, **changes: Any) -> Outcome:
@@ -48,10 +50,7 @@ def outcome(problem: Problem, placement: Placement, **changes: Any) -> Outcome:
 @given(st.integers(0, 100_000), st.integers(0, 400), st.integers(0, 99))
 def test_a_faster_link_never_slows_a_step(seed: int, pick: int, which: int) -> None:
     """Twice the bandwidth of any one link, inside a region too: the round is not longer."""
-    drawn = cases(seed, pick)
-    if drawn is None:
-        reject()
-    problem, placement = drawn
+    problem, placement = drawn(seed, pick)
     places = sorted(problem.catalog.regions)
     src, dst = places[which % len(places)], places[which // len(places) % len(places)]
     link = problem.network.link(src, dst)
@@ -70,10 +69,7 @@ def test_a_faster_link_never_slows_a_step(seed: int, pick: int, which: int) -> N
 @given(st.integers(0, 100_000), st.integers(0, 400), st.integers(0, 99))
 def test_a_dearer_link_never_lowers_cost(seed: int, pick: int, which: int) -> None:
     """One egress price a cent higher: the time is the same, USD/h not less."""
-    drawn = cases(seed, pick)
-    if drawn is None:
-        reject()
-    problem, placement = drawn
+    problem, placement = drawn(seed, pick)
     rows = list(problem.catalog.egress)
     rows[which % len(rows)] = replace(
         rows[which % len(rows)], usd_per_gib=rows[which % len(rows)].usd_per_gib + 0.01
@@ -87,10 +83,7 @@ def test_a_dearer_link_never_lowers_cost(seed: int, pick: int, which: int) -> No
 @given(st.integers(0, 100_000), st.integers(0, 400))
 def test_splitting_a_group_changes_nothing(seed: int, pick: int) -> None:
     """Machines listed one by one are the same machines."""
-    drawn = cases(seed, pick)
-    if drawn is None:
-        reject()
-    problem, placement = drawn
+    problem, placement = drawn(seed, pick)
     split = replace(
         placement,
         groups=tuple(replace(g, count=1) for g in placement.groups for _ in range(g.count)),
@@ -104,10 +97,7 @@ def test_splitting_a_group_changes_nothing(seed: int, pick: int) -> None:
 @given(st.integers(0, 100_000), st.integers(0, 400))
 def test_renaming_regions_changes_nothing(seed: int, pick: int) -> None:
     """Names that sort the other way round: r0 becomes z9, r1 becomes z8 and so on."""
-    drawn = cases(seed, pick)
-    if drawn is None:
-        reject()
-    problem, placement = drawn
+    problem, placement = drawn(seed, pick)
 
     def renamed(document: Any) -> Any:
         return json.loads(
@@ -131,10 +121,7 @@ def test_dollars_per_hour_are_dollars_per_round_times_rounds(seed: int, pick: in
     """Egress of one round by its phases, times 3600 over the seconds of a round; the parts add up
     to the total.
     """
-    drawn = cases(seed, pick)
-    if drawn is None:
-        reject()
-    problem, placement = drawn
+    problem, placement = drawn(seed, pick)
     got = evaluate(placement, problem)
     per_round = egress_usd(
         exchange_phases(placement, problem),
@@ -154,10 +141,7 @@ def test_dollars_per_hour_are_dollars_per_round_times_rounds(seed: int, pick: in
 @given(st.integers(0, 100_000), st.integers(0, 400), st.sampled_from(["none", "fp16", "int8"]))
 def test_fewer_bytes_never_cost_or_take_more(seed: int, pick: int, compression: str) -> None:
     """Compression to half or a quarter: not slower a round, and not more egress in a round."""
-    drawn = cases(seed, pick)
-    if drawn is None:
-        reject()
-    problem, placement = drawn
+    problem, placement = drawn(seed, pick)
     full, small = (
         evaluate(
             replace(placement, exchange=replace(placement.exchange, compression=name)),
@@ -182,10 +166,7 @@ def test_faster_machines_never_lengthen_a_round(
     """Every device faster by one factor, beside the exchange too: the searches compare machines of
     a class of hosts by their speed alone.
     """
-    drawn = cases(seed, pick)
-    if drawn is None:
-        reject()
-    problem, placement = drawn
+    problem, placement = drawn(seed, pick)
     if overlap and traits(placement.exchange.strategy).may_overlap:
         exchange = replace(placement.exchange, overlap=True)
         placement = replace(placement, exchange=exchange)

@@ -1,6 +1,7 @@
 """Supply of spot machines: chances, scenarios of zones together, survival, and ladders of runs."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,24 +34,17 @@ H100 = zone_capacity(
 )
 
 
+def launched(machines: int, share: float, **where: Any) -> CapacityRow:
+    """A row of a zone with so many machines in a share of the time."""
+    usual = {"provider": "*", "device": "*", "market": "spot", "basis": "given", "source": "test"}
+    ends = dict.fromkeys(("share", "share_low", "share_high"), share)
+    asked = {"machines_asked": 16, "machines": machines, "as_of": "2026-11-01"}
+    return CapacityRow(**{**usual, **asked, **ends, **where})
+
+
 def known(*shares: tuple[int, float]) -> ZoneCapacity:
     """A zone with such shares of at least so many machines."""
-    rows = tuple(
-        CapacityRow(
-            provider="*",
-            device="*",
-            market="spot",
-            machines_asked=16,
-            machines=machines,
-            share=share,
-            share_low=share,
-            share_high=share,
-            basis="given",
-            source="test",
-            as_of="2026-11-01",
-        )
-        for machines, share in shares
-    )
+    rows = tuple(launched(*share) for share in shares)
     return ZoneCapacity(launches=rows, stays=(), corr_region=None, corr_across=None, zones=None)
 
 
@@ -100,22 +94,9 @@ def test_a_stock_is_one_zone_or_those_that_are_known() -> None:
     rows = load_catalog("default").capacity
     place = ("gcp/us-central1", "H100")
     assert len(stock_of(rows, *place, same_zone=False).zones) == 1
+    here = {"provider": "gcp", "region": "us-central1", "device": "H100", "basis": "measured"}
     zones = [
-        CapacityRow(
-            provider="gcp",
-            region="us-central1",
-            zone=f"us-central1-{letter}",
-            device="H100",
-            market="spot",
-            machines_asked=16,
-            machines=16,
-            share=share,
-            share_low=share,
-            share_high=share,
-            basis="measured",
-            source="own launches",
-            as_of="2026-11-01",
-        )
+        launched(16, share, zone=f"us-central1-{letter}", **here)
         for letter, share in (("a", 0.2), ("b", 0.9), ("c", 0.5), ("f", 0.1), ("g", 0.0))
     ]
     table = [*rows, *zones]
@@ -191,10 +172,10 @@ def test_the_first_loss_of_two_groups_comes_sooner_unless_they_are_one() -> None
     assert np.median(first_loss_h([stay], states)) == pytest.approx(stay.median_h, rel=0.06)
 
 
-def rung(there: list[int], rate: float = 1.0, usd: float = 1.0, start_h: float = 0.0) -> Rung:
+def rung(there: list[int], rate: float = 1.0, usd: float = 1.0, **more: Any) -> Rung:
     """Return a rung of one scenario: 1 where its machines are there; 1 sample/s is 3,600/h."""
     path = np.array(there, dtype=bool)[:, None]
-    return Rung(samples_per_s=rate, usd_per_hour=usd, start_h=start_h, there=path)
+    return Rung(samples_per_s=rate, usd_per_hour=usd, there=path, **{"start_h": 0.0, **more})
 
 
 def test_a_run_waits_where_nothing_is_there_and_pays_nothing() -> None:
@@ -229,13 +210,7 @@ def test_a_fallback_takes_over_and_gives_back() -> None:
 def test_what_is_certain_is_left_until_time_runs_out() -> None:
     """Six hours for 3 h of work on demand; spot never comes. After 3 h nothing else would do."""
     spot = rung([0] * 6)
-    demand = Rung(
-        samples_per_s=1.0,
-        usd_per_hour=10.0,
-        start_h=0.0,
-        there=np.ones((6, 1), dtype=bool),
-        certain=True,
-    )
+    demand = rung([1] * 6, usd=10.0, certain=True)
     runs = climb([spot, demand], 3 * 3600, 6.0, 1.0)
     assert runs.hours[0] <= 6.0
     assert runs.usd[0] == 30.0
@@ -249,16 +224,11 @@ def test_a_certain_rung_never_misses_and_more_rungs_never_finish_less() -> None:
         ["a/x", "a/x", "b/y"], ["1", "2", "3"], steps=48, step_h=1.0, draws=400, seed=3
     )
     spot = [
-        Rung(samples_per_s=1.0, usd_per_hour=1.0 + at, start_h=0.1, there=states[:, :, at] > 0.3)
+        replace(rung([], usd=1.0 + at, start_h=0.1), there=states[:, :, at] > 0.3)
         for at in range(3)
     ]
-    demand = Rung(
-        samples_per_s=1.0,
-        usd_per_hour=9.0,
-        start_h=0.1,
-        there=np.ones((48, 400), dtype=bool),
-        certain=True,
-    )
+    always = np.ones((48, 400), dtype=bool)
+    demand = replace(rung([], usd=9.0, start_h=0.1, certain=True), there=always)
     done = [climb(spot[:count], 20 * 3600, 48.0, 1.0).chance(48.0) for count in (1, 2, 3)]
     assert done == sorted(done)
     assert done[0] < done[2]
