@@ -253,9 +253,10 @@ class Problem(WithAdmission, frozen=True, kw_only=True, dict=True):
         return tuple(sorted(pools, key=lambda pool: (order[id(pool.offer)], pool.machines)))
 
     def part_s(self, pool: Pool, workers: int) -> float:
-        """Return the seconds in which a worker does its part of a step, one of some equal ones."""
-        speed = pool.alone.value if workers == 1 else pool.shared.value
-        return self.batch / workers / speed
+        """Return the seconds in which a worker with a plan does its part of a step, one of some
+        equal ones: alone it is as fast as beside others.
+        """
+        return self.batch / workers / pool.shared.value
 
     def with_pools(
         self,
