@@ -22,7 +22,7 @@ from placer.cost_model.outlook.losses import (
     chance_any_lost,
     of_island,
 )
-from placer.cost_model.outlook.outlook import spot_outlook
+from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog, EgressPrice
 from placer.market.network.graph import Network
@@ -257,3 +257,18 @@ def test_more_on_one_link_never_makes_the_month_cheaper(
     assert usd <= sum(amount * network.usd_per_byte(*pair) for pair, amount in month.items()) * (
         1 + 1e-9
     )
+
+
+def test_a_month_of_rounds_is_billed_in_tiers(default: Catalog) -> None:
+    """730 h of rounds of 50 s send 1.68 GB each way, 82,187 GiB in all: AWS bills 4,394.20 USD for
+    51,200 of them and 0.07 for each beyond. What stays in a region is free.
+    """
+    placement, got, problem = placed(f"{AWS}=2xT4:spot,{GCP}=2xT4:spot", catalog="default")
+    found, network = month_outlook(placement, got, problem), Network(default)
+    (sent,) = {use.bytes_per_step * 730 * 3600 / got.step.total for use in got.links}
+    assert sent / GIB == pytest.approx(82_187, abs=1)
+    aws = monthly_egress_usd({(AWS, GCP): sent}, network)
+    assert aws == pytest.approx(4_394.20 + (sent / GIB - 51_200) * 0.07)
+    both = aws + monthly_egress_usd({(GCP, AWS): sent}, network)
+    assert found.egress_usd_with_tiers == pytest.approx(both)
+    assert found.egress_usd_at_rate == pytest.approx(730 * got.usd_per_hour.egress)
