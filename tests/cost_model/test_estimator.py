@@ -15,7 +15,8 @@ from placer.documents.validate import examine_document
 from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Quota
+from placer.problem.requirements import Kept, Quota
+from placer.problem.shares import ShareLimit, SpeedCap
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
@@ -143,6 +144,9 @@ OREGON, LONDON = "aws/us-west-2", "aws/eu-west-2"
 SUMMED: dict[str, Any] = {"exchange": "central", "aggregator": OREGON, "storage": OREGON}
 BY_REGION = {**SUMMED, "exchange": "hierarchical"}
 MODELS = {"exchange": "model-averaging", "min_local_steps": 4, "max_local_steps": 4}
+QUARTER = {"workers": "gcp/us-central1=3xT4:spot,gcp/us-west1=1xT4:on-demand"}
+OWN = "onprem/erben-eu"
+INSIDE = Kept(kind="gradients", area="Iowa", places=("gcp/us-central1",))
 NINES = ("min_workers", "max_workers", "max_machines", "target_batch_size", "supply")
 AT_MOST: dict[str, Any] = {"max_regions": 1, "budget_usd_per_hour": 1.8}
 JUST_KEPT = {**dict.fromkeys(NINES, 9), **AT_MOST, "oldest_price": "2023-05-12"}
@@ -183,6 +187,31 @@ JUST_KEPT = {**dict.fromkeys(NINES, 9), **AT_MOST, "oldest_price": "2023-05-12"}
         ({}, {"strategy": "hierarchical-all-reduce"}, "exchange: * needs workers in 2 regions"),
         ({}, {"strategy": "parameter-server"}, "exchange: a parameter server needs a machine at *"),
         (MODELS, {"workers": TWO, "aggregator": OREGON}, "exchange: the hub * is not among the *"),
+        ({"max_shares": (ShareLimit(share=0.75),)}, QUARTER, ""),
+        ({"max_shares": (ShareLimit(share=0.74),)}, QUARTER, "share: 75 % * more than 74%/region"),
+        (
+            {"max_shares": (ShareLimit(share=0.9, area="provider"),)},
+            QUARTER,
+            "share: 100 % * in gcp, *",
+        ),
+        ({"on_demand_floor": 0.25}, QUARTER, ""),
+        ({"on_demand_floor": 0.26}, QUARTER, "on-demand: 25 % * on demand, less than 26 %"),
+        (
+            {"speed_caps": (SpeedCap(place="*", most=1),)},
+            QUARTER,
+            "speed: * in [*] ([*]) is above 1",
+        ),
+        ({"least_speed": 10**12}, QUARTER, "speed: a speed of * is below 1000000000000"),
+        (
+            {"kept": (INSIDE,)},
+            {"workers": TWO},
+            "residency: gradients would leave Iowa: from * to *",
+        ),
+        (
+            {"places_in": ("onprem/*",)},
+            {"workers": f"{OWN}=2xRTX8000"},
+            "quota: *: only 1 of * exist",
+        ),
         (SUMMED, {"aggregator_memory_gib": 10.0}, ""),
         (SUMMED, {"aggregator": LONDON}, f"aggregator: * in {LONDON}, not in {OREGON}"),
         (SUMMED, {"storage": LONDON}, f"storage: the storage is in {LONDON}, not in {OREGON}"),
