@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import violations
 from placer.documents.checker.strategies import required_modes
 from placer.documents.manifest import build_manifest
 from placer.interface.advisor import Advisor
@@ -329,6 +330,9 @@ def test_software_that_divides_by_speed_mixes_machines(
     """
     asked = Advisor().problem("roberta-xlm", transport=transport, mixed=mixed)
     assert asked.uniform == alike
+    unlike = place_by_hand("aws/us-east-1=1xT4:spot,aws/us-east-1=1xV100:8:spot", asked)
+    said = f"T4, V100:8 are unlike, and {transport} divides a step equally: --mixed"
+    assert [broken.message for broken in violations(unlike, asked)] == [said] * alike
 
 
 def test_as_many_workers_are_needed() -> None:
