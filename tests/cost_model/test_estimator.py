@@ -8,6 +8,7 @@ import pytest
 
 import placer
 from instances import question, wishing
+from placer.cost_model.dollars import sample_usd
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import Violation, joint_use, violations
 from placer.cost_model.timing.services import SUMMING_VCPUS, server_sum_seconds, summing_vcpus
@@ -93,13 +94,15 @@ def test_data_loading_counts_when_a_store_is_named(erben: Catalog) -> None:
     """29,000 bytes a sample from Backblaze at 0.01 USD/GiB: 1,106 samples/s x 3600 x 29000 / 2**30
     x 0.01 = 1.075 USD/h.
     """
-    without = estimate(*on_book("roberta-xlm", "lambda/us-west-1=8xA10", erben))
-    got = estimate(
-        *on_book("roberta-xlm", "lambda/us-west-1=8xA10", erben, data_store="backblaze/us-west")
-    )
-    expected = got.samples_per_second.value * 3600 * 29_000 / GIB * 0.01
-    assert got.usd_per_hour.data == pytest.approx(expected)
-    assert got.usd_per_hour.total == pytest.approx(without.usd_per_hour.total + expected)
+    place, totals, paid = "lambda/us-west-1", [], []
+    for store, usd in ((None, 0.0), ("backblaze/us-west", 29_000 / GIB * 0.01)):
+        placement, problem = on_book("roberta-xlm", f"{place}=8xA10", erben, data_store=store)
+        got = estimate(placement, problem)
+        assert sample_usd(place, problem) == pytest.approx(usd)
+        assert got.usd_per_hour.data == pytest.approx(got.samples_per_second.value * 3600 * usd)
+        totals.append(got.usd_per_hour.total)
+        paid.append(got.usd_per_hour.data)
+    assert totals[1] == pytest.approx(totals[0] + paid[1])
 
 
 def test_a_round_through_a_store_goes_from_mean_to_mean(phalak: Catalog) -> None:

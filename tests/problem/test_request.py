@@ -325,6 +325,28 @@ def test_a_size_with_a_store_is_the_size_of_its_data() -> None:
         wishes(data="2TB@s3://us-east-1", data_size="1TB")
 
 
+@pytest.mark.parametrize(
+    ("words", "months", "samples"),
+    [
+        ({}, 1, 2e12 / 122_800),  # one pass, where nobody says how many samples
+        ({"passes": 3}, 1, 3 * 2e12 / 122_800),
+        ({"samples": "100M", "deadline": "30d"}, 1, 1e8),
+        ({"samples": "100M", "deadline": "31d"}, 2, 1e8),
+    ],
+)
+def test_a_copy_of_the_data_by_hand(words: dict[str, Any], months: int, samples: float) -> None:
+    """2 TB from Virginia cost 0.09 USD/GiB on their way to Iowa and 0.02 for each begun month of
+    730 h there; streams side by side carry them at the 4.8 Gb/s of a machine.
+    """
+    source: dict[str, Any] = {"data": "2TB@gs://us-central1", "data_source": "s3://us-east-1"}
+    problem = on_default.problem("resnet50", budget="5/h", **source, **words)
+    copy, gib = problem.data_copy, 2e12 / GIB
+    assert copy is not None
+    assert (copy.egress_usd, copy.kept_usd) == pytest.approx((0.09 * gib, 0.02 * gib * months))
+    assert copy.usd_per_sample * samples == pytest.approx(copy.usd)
+    assert problem.requirements.copy_s == copy.seconds == pytest.approx(2e12 * 8 / 4.8e9)
+
+
 def test_bytes_are_samples_of_the_model() -> None:
     """1 GB of images of 122,802 bytes each; with other sequences, of language models too."""
     profile = on_default.problem("resnet50").profile
