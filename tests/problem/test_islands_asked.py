@@ -94,6 +94,19 @@ def test_specs_read_back(
     assert (spec.market, spec.machines, spec.inner) == (market, machines, inner)
 
 
+def test_equal_decisions_are_written_alike() -> None:
+    """Groups of one kind are one, in the order of places, devices and machines."""
+    words = (f"{EAST}=1x2xH100:8:spot", f"{EAST}=2xH100:8:spot", "aws/us-east-2=1xH100:8:spot")
+    once = place_by_hand(",".join(words), asked(quota=256))
+    again = replace(once, groups=(*once.groups[::-1], *once.groups)).canonical()
+    assert again.in_words == (
+        f"4 x H100:8 spot in {EAST} + 2 x 2xH100:8 spot in {EAST} + 2 x H100:8 spot in "
+        "aws/us-east-2"
+    )
+    assert again.canonical() == again
+    assert (again.workers, again.machines, again.workers_by_place[EAST]) == (8, 10, 6)
+
+
 def test_a_model_without_dimensions_has_no_islands(run: Run) -> None:
     """RoBERTa XLM has rates of machines: several of them are several workers. No bound of plans
     holds for them, and there is no nearest island.
