@@ -107,13 +107,10 @@ def test_equal_decisions_are_written_alike() -> None:
     assert (again.workers, again.machines, again.workers_by_place[EAST]) == (8, 10, 6)
 
 
-def test_a_model_without_dimensions_has_no_islands(run: Run) -> None:
+def test_a_model_without_dimensions_has_no_islands() -> None:
     """RoBERTa XLM has rates of machines: several of them are several workers. No bound of plans
     holds for them, and there is no nearest island.
     """
-    done = run("estimate", "--model", "roberta-xlm", "--workers", f"{EAST}=1x4xH100:8:spot")
-    assert done.returncode == 2
-    assert "has no architecture from which a plan would follow" in " ".join(done.stderr.split())
     problem = asked("roberta-xlm")
     offer = next(o for o in problem.catalog.offers_at("gcp/us-central1") if o.device == "T4")
     alone = problem.pool(offer)

@@ -401,12 +401,3 @@ def test_python_job_files_and_changes_answer_alike() -> None:
     with pytest.raises(PlacerError, match="unknown change 'region'") as unknown:
         parse_changes(["region=eu"])
     assert "'in'" in unknown.value.hint
-
-
-def test_a_multi_region_is_named_as_one(run: Run) -> None:
-    """``gs://eu`` is no mistake of spelling: its reads have prices of their own."""
-    words = ("--model", "resnet50", "--data", "gs://EU", "--budget", "5/h")
-    done = run("recommend", *words)
-    assert done.returncode == 2
-    assert "is a multi-region of Google Cloud" in done.stderr
-    assert "gs://europe-west4" in done.stderr

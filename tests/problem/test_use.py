@@ -8,7 +8,6 @@ from conftest import Run
 from instances import question, wishing
 from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.limits import violations
-from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.contradictions import unusable
@@ -80,9 +79,6 @@ def test_infeasible_says_what_leaving_a_rule_out_would_give(run: Run) -> None:
     assert done.returncode == 3
     assert "--budget 6.3" in done.stderr
     assert "no --use gcp/us-central1=1xV100:8" in done.stderr
-    typo = run(*ask, "--use", "gcp/us-cental1")
-    assert typo.returncode == 2
-    assert "a similar place exists" in typo.stderr
 
 
 def test_of_two_rules_the_one_in_the_way_is_named(erben: Catalog) -> None:
@@ -119,9 +115,7 @@ def test_rows_count_apart_or_together(erben: Catalog) -> None:
 
 
 def test_quota_file_with_a_scope(run: Run, tmp_path: Path) -> None:
-    """A fifth column; without it, or where it is empty, a row holds for each. An unknown scope is
-    named.
-    """
+    """A fifth column; without it, or where it is empty, a row holds for each."""
     path = tmp_path / "quota.csv"
     path.write_text(
         "place,gpu,market,gpus,scope\n*,*,*,16,\ngcp,T4,spot,6,together\n", encoding="utf-8"
@@ -135,16 +129,6 @@ def test_quota_file_with_a_scope(run: Run, tmp_path: Path) -> None:
     done = run("recommend", *words, "--quota", str(path), columns=200)
     assert done.returncode == 0, done.stderr
     assert run("recommend", *words, "--workers", "7..", "--quota", str(path)).returncode == 3
-    path.write_text("place,gpu,market,gpus,scope\n*,*,*,16,all\n", encoding="utf-8")
-    with pytest.raises(PlacerError, match="unknown scope 'all'"):
-        read_quotas(path)
-    path.write_text("place,gpu,market,gpus\n*,*,*,16,together\n", encoding="utf-8")
-    with pytest.raises(PlacerError, match="5 cells instead of 4"):
-        read_quotas(path)
-    path.write_text('{"value": [{"currentValue": 0}]}', encoding="utf-8")  # as Azure says it
-    with pytest.raises(PlacerError, match="is JSON, not CSV") as refused:
-        read_quotas(path)
-    assert "placer capacity import azure-quotas --in REGION --from" in refused.value.hint
 
 
 def vcpus(most: int, place: str = "*", market: str = "*", machine: str = "*") -> Quota:
