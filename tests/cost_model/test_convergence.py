@@ -154,6 +154,19 @@ def test_a_trained_model_needs_what_its_loss_says(
     )
 
 
+def test_the_ends_of_an_interval_by_hand() -> None:
+    """35 M at 30 steps: four replicas are the value, two less a spread of 0.2 % the low end, eight
+    and as much more the high one. What is applied late costs 0.1 % (0 to 0.2 %), and a model that
+    nobody trained has a high end half as much again.
+    """
+    at = {row.replicas: row.excess for row in published()["diloco"] if row.parameters == 35e6}
+    for late, known in ((0.0, True), (0.001, False)):
+        found = times_samples(35_000_000, 30, delayed=late > 0, known=known)
+        value, low = (at[4] + late) / (0.0953 / 2), (at[2] - 0.002) / 0.09
+        high = math.exp((at[8] + 0.002 + 2 * late) / 0.034) * (1.0 if known else 1.5)
+        assert found == pytest.approx((math.exp(value), math.exp(low), high))
+
+
 def test_the_fits_of_the_scaling_laws_lie_inside() -> None:
     """Charles et al., Table 7, L = A N^a: at 1 B with two, four and eight replicas the fitted
     losses, turned into samples, are inside the interval. They are no input of it.
