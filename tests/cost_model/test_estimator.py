@@ -11,9 +11,18 @@ from instances import question, wishing
 from placer.cost_model.dollars import sample_usd
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import Violation, joint_use, violations
-from placer.cost_model.timing.services import SUMMING_VCPUS, server_sum_seconds, summing_vcpus
+from placer.cost_model.timing.services import (
+    SUMMING_VCPUS,
+    aggregate_seconds,
+    copy_seconds,
+    function_transfer_seconds,
+    server_sum_seconds,
+    summing_vcpus,
+    worker_transfer_seconds,
+)
 from placer.documents.validate import examine_document
 from placer.market.catalog import Catalog
+from placer.market.network.graph import IDEAL
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Kept, Quota
@@ -135,6 +144,31 @@ def test_a_round_through_a_store_goes_from_mean_to_mean(phalak: Catalog) -> None
     assert [run.seconds for run in step.functions] == [
         pytest.approx(far - near + parts["aggregate"])
     ]
+
+
+def test_functions_and_stores_by_hand(phalak: Catalog) -> None:
+    """Where no link holds them back all of their times are half as long again at worst and 0.7 of
+    them at best. Twice the streams halve what a worker's bytes take; a function that sums five
+    gradients reads four more than one that copies one, and sums all five.
+    """
+    services, size = question("niser", phalak).calibration.services, 17e6
+    for case, spread in ((0, 1.0), (1, 1.5), (2, 0.7)):
+        start = spread * services.start_s
+        each = spread * size / services.function_bytes_per_s
+        moved = spread * size / services.stream_bytes_per_s
+        summed = spread * 5 * size / services.sum_bytes_per_s
+        assert [
+            worker_transfer_seconds(size, IDEAL, services, 1, case),
+            worker_transfer_seconds(size, IDEAL, services, 2, case),
+            copy_seconds(size, IDEAL, IDEAL, services, case),
+            aggregate_seconds(size, 5, IDEAL, IDEAL, services, case),
+        ] == pytest.approx(
+            [start + moved, start + moved / 2, start + 2 * each, start + summed + 6 * each]
+        )
+    far = replace(IDEAL, rtt_s=0.1)
+    waits = services.round_trips * 0.1
+    for seconds in (worker_transfer_seconds, function_transfer_seconds):
+        assert seconds(size, far, services) == pytest.approx(seconds(size, IDEAL, services) + waits)
 
 
 def codes(found: tuple[Violation, ...]) -> set[str]:

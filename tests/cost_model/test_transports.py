@@ -20,12 +20,12 @@ from placer.cost_model.timing.site_groups import (
     overlap_window,
     site_group_of,
 )
-from placer.cost_model.timing.transfers import Lanes, lanes
+from placer.cost_model.timing.transfers import Lanes, lanes, machine_loads
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.market.words.own_machines import parse_own, with_own_machines
-from placer.problem.exchange import STRATEGIES
+from placer.problem.exchange import STRATEGIES, Phase, Transfer
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
@@ -207,6 +207,16 @@ def test_an_island_sends_as_fast_as_its_machines_together(default: Catalog) -> N
             steps.append(estimate(place_by_hand(groups, problem), problem).step)
         between = [dict(step.parts)["between regions"] for step in steps]
         assert between == pytest.approx([26.8, 26.8 / 4, 26.8 / 16], rel=0.01)
+
+
+def test_the_busiest_machine_of_a_place_by_hand() -> None:
+    """Two machines of a share four transfers of 100 B to the one of b, and two of 60 B between
+    them; b sends 30 B back: 200 B leave each of a, 400 B reach b.
+    """
+    sent = Transfer("a", "b", 100.0, 4, src_hosts=2), Transfer("b", "a", 30.0)
+    phase = Phase("test", (*sent, Transfer("a", "a", 60.0, 2, src_hosts=2, dst_hosts=2)))
+    assert machine_loads(phase, inside=False) == {"a": 200.0, "b": 400.0}
+    assert machine_loads(phase, inside=True) == {"a": 260.0, "b": 400.0}
 
 
 def test_lanes_are_as_many_as_the_smaller_end_has_machines(default: Catalog) -> None:
