@@ -331,6 +331,8 @@ def read_deadline(text: str, now: datetime | None = None) -> float:
     >>> wednesday = datetime(2026, 11, 25, 18, tzinfo=UTC)
     >>> [read_deadline(text, wednesday) / 3600 for text in ("12h", "friday", "2026-11-25")]
     [12.0, 54.0, 6.0]
+    >>> read_deadline("wednesday", datetime(2026, 11, 25, 23, 59, 59, tzinfo=UTC))  # at least
+    60.0
     """
     day = text.strip().lower()
     moment = now or datetime.now(UTC)
