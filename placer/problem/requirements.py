@@ -65,7 +65,11 @@ def matches(name: str, patterns: str) -> bool:
 
 
 def doublings(low: int, high: int) -> tuple[int, ...]:
-    """Return both ends of a range and the powers of two between, sorted."""
+    """Return both ends of a range and the powers of two between, sorted.
+
+    >>> doublings(3, 20), doublings(4, 4)
+    ((3, 4, 8, 16, 20), (4,))
+    """
     return tuple(sorted({low, high, *(2**k for k in range(low.bit_length(), high.bit_length()))}))
 
 
