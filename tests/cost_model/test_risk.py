@@ -80,6 +80,10 @@ def test_eight_h100_have_the_figures_of_their_class() -> None:
     assert at.chance_enough.value == pytest.approx(0.71, abs=0.02)
     assert at.stay_basis == found.chance_basis == "measured"
     assert [stock.source[:8] for stock in at.stocks] == ["SkyNomad"]
+    sizes = [(stock.gpus, stock.machines, stock.zones, stock.observed) for stock in at.stocks]
+    assert sizes == [(1, 8, 1, 16)]
+    (mixed,) = risk("gcp/us-central1=2xH100:spot,gcp/us-central1=3xH100:8:spot").stocks
+    assert (mixed.gpus, mixed.machines, mixed.market, mixed.level) == (None, 5, "spot", "class")
     # 0.44 losses an hour of five minutes and two steps each, not 20 % a month.
     step_s = 5 * 60 + 2 * placed(EIGHT)[1].step.total
     assert found.share.value == pytest.approx(1 - 0.442 * step_s / 3600, abs=0.003)
