@@ -3,7 +3,7 @@
 import importlib
 import json
 import re
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from instances import exchange_problem, link_of, wishing
 from placer.cost_model.dollars import egress_usd
 from placer.cost_model.estimate import Outcome, evaluate, exchange_phases
 from placer.cost_model.limits import violations
+from placer.cost_model.reduced_problem import used_problem
 from placer.market.catalog import Catalog
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
@@ -113,6 +114,24 @@ def test_renaming_regions_changes_nothing(seed: int, pick: int) -> None:
     before, after = evaluate(placement, problem), evaluate(moved, other)
     assert after.step.total == pytest.approx(before.step.total)
     assert after.usd.total == pytest.approx(before.usd.total)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 400))
+def test_a_book_cut_down_to_a_placement_changes_nothing(seed: int, pick: int) -> None:
+    """With the offers and places of the placement alone, and with its links written down or not,
+    the same round costs the same.
+    """
+    problem, placement = drawn(seed, pick)
+    before, measured = evaluate(placement, problem), {*problem.catalog.links}
+    for fixed in (False, True):
+        small = used_problem(problem, placement, links_fixed=fixed)
+        after, places = evaluate(placement, small), small.catalog.regions
+        assert after.step.total == pytest.approx(before.step.total)
+        assert after.usd.total == pytest.approx(before.usd.total)
+        assert {*placement.places} <= {*places} <= {*problem.catalog.regions}
+        links = [(link.src, link.dst) for link in small.catalog.links]
+        assert links == [*product(places, places)] if fixed else {*small.catalog.links} <= measured
 
 
 @settings(max_examples=20, deadline=None)
