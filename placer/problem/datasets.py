@@ -43,6 +43,8 @@ def passes_of(
     (10.0, 3)
     >>> passes_of(1, 10, 1e6, 1000.0), passes_of(1, None, 1e6, 1000.0)
     (1.0, 1.0)
+    >>> passes_of(0.5, None, None, 1000.0), passes_of(1.5, None, None, 1000.0)
+    (1.0, 1.5)
     """
     if passes != 1:
         return max(1.0, passes)
