@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from island_models import device, island
 
+from instances import decoder_of
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
@@ -20,13 +21,14 @@ from placer.workload.island.hardware import Hardware, usual_precision
 from placer.workload.island.memory import least_bytes, memory
 from placer.workload.island.plans import rate_interval
 from placer.workload.island.question import Candidate, candidates
+from placer.workload.island.stage import kernel_seconds
 from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
     PRESSED_SLOWDOWN,
     calculation_seconds,
     is_pressed,
 )
-from placer.workload.island.transports import TRANSPORTS
+from placer.workload.island.transports import TRANSPORTS, Transport
 from placer.workload.island.wishes import FREE, PlanWishes, never_tried
 from placer.workload.models.decoder import BF16_BYTES, FOUR_BIT_BYTES, with_adapters
 from placer.workload.models.model_words import public_model
@@ -175,6 +177,114 @@ def test_eager_adapters_hardly_gain_from_a_faster_device() -> None:
         for gpu in ("H100", "B200")
     )
     assert 1 <= b200 / h100 <= 1.2
+
+
+PLAIN = decoder_of(10, 1000, 10**9, vocabulary=10_000, sequence_length=1000)
+SPARSE = replace(PLAIN, experts=16, experts_per_token=2, mlp_width=1000)
+ADAPTED = replace(PLAIN, trainable_parameters=10**8, frozen_bytes_per_parameter=0.5)
+"""Models of round figures: a billion parameters, 320 million of them in experts, or 100 million
+that are trained.
+"""
+HALF = Transport(name="half", title="Half", source="", node_share=0.5, network_share=0.5)
+"""Attains 50 GB/s of the 100 in a machine, and of the 100 between machines."""
+
+
+def round_machines(count: int) -> Hardware:
+    """Machines of eight devices, each with NVLink of 100 GB/s and memory of 1 TB/s."""
+    gpu = replace(device("H100"), nvlink_gb_per_s=100.0, memory_gb_per_s=1000.0)
+    return Hardware(gpu=gpu, gpu_count=8, network_gbps=800.0, fabric="efa", machines=count)
+
+
+@pytest.mark.parametrize(
+    ("shape", "spec", "machines", "expected"),
+    [
+        # Gathers of 6 GB, 7/8 in a machine and 1/2 between two; 3 x 10 layers wait for log2(16)
+        # times 50 us; the optimizer moves 30 bytes of a sixteenth of the parameters.
+        (PLAIN, "+zero-3", 2, (3 * (0.105 + 0.06), 0, 0, 0, 0.006 + 0.001875)),
+        # Halves are gathered by four. All eight devices send the 2 GB of gradients to the other
+        # machine. 4 x 10 x 3 exchanges of 2 MB between two devices.
+        (PLAIN, "+hybrid+tp=2", 2, (3 * 0.045, 0, 0.04, 120 * 4e-5, 0.003 + 0.00375)),
+        # Zero-2 scatters the gradients of each microbatch: twice the bytes of one all-reduce.
+        (PLAIN, "+zero-2+tp=4+ckpt=full", 2, (0, 2 * 0.01, 2 * 0.04, 180 * 6e-5, 0.001875)),
+        (PLAIN, "+none", 1, (0, 0.07, 0, 0, 0.03)),
+        # A stage has half of the layers and a table of 10 million: 505 million. Twice 2 MB over an
+        # eighth of the network, or over NVLink, and 30 us; pieces hide 0.6 of five times as many.
+        (PLAIN, "+zero-1+pp=2", 2, (0, 0.03535, 0, 6 * 350e-6, 0.00189375)),
+        (PLAIN, "+zero-1+pp=2", 1, (0, 0.0303, 0, 6 * 50e-6, 0.0037875)),
+        (PLAIN, "+zero-1+pp=2+vp=5", 2, (0, 0.03535, 0, 2 * 6 * 350e-6, 0.00189375)),
+        # Keys and values of 500 tokens, 2 MB, pass three times in each layer; 0.8 of it is hidden.
+        (PLAIN, "+zero-3+cp=2", 1, (3 * 0.105, 0, 0, 3 * 0.2 * 1.2e-3, 0.0045 + 0.00375)),
+        # Ten layers of experts take 3.8 ms each, and move 12 bytes of each parameter that a device
+        # holds. Tokens go to two experts four times a layer: 4 MB, of which 7/8 leave the device,
+        # at 0.6 of NVLink; over two machines half of it at 0.9 of an eighth of the network.
+        (SPARSE, "+zero-3", 1, (3 * 0.105, 0, 0, 3 * 0.04184, 0.0045 + 0.00375)),
+        (SPARSE, "+zero-1+ep=8", 2, (0, 0.07, 0.04, 3 * (0.03848 + 40 * 3.5e-3 / 60), 0.001875)),
+        (SPARSE, "+zero-1+ep=16", 2, (0, 0.0588, 0.0336, 3 * (0.03824 + 40 / 2812.5), 0.001875)),
+        # A token goes to 2 x (1 - 1/4) machines, and half of it is hidden.
+        (
+            SPARSE,
+            "+zero-1+ep=16+nvidia-te",
+            2,
+            (0, 0.0588, 0.0336, 3 * (0.03824 + 15 / 2812.5), 0.00175),
+        ),
+        # Twice the half byte of what is frozen, and three times the two bytes of a tenth.
+        (ADAPTED, "+zero-3", 1, (3 * 0.02625, 0, 0, 0, 0.0045 + 0.000375)),
+    ],
+    ids=lambda part: part if isinstance(part, str) else None,
+)
+def test_parts_of_a_step_by_hand(
+    shape: Architecture, spec: str, machines: int, expected: tuple[float, ...]
+) -> None:
+    """Seconds of gathers, of reductions in and between machines, of exchanges of activations, and
+    of the optimizer and delays, for three microbatches of a sequence.
+    """
+    plan = InnerPlan(**written_parts(spec))
+    got = step(shape, round_machines(machines), plan, 3, 100.0, HALF, 2.0)
+    parts = (got.gather_s, got.reduction_s, got.network_s, got.tensor_s, got.latency_s)
+    assert parts == pytest.approx(expected)
+
+
+def test_a_step_hides_its_parts_behind_each_other() -> None:
+    """Gathers of 5 s hide 4 behind calculation: 11.5 s of work, a quarter of it waiting. Of both
+    reductions 0.2 is shown, as a quarter of what is before is longer. That of the machines leaves
+    0.25 x 14.775 - 2 s to an exchange between islands, which hides 0.8 of that.
+    """
+    made = Step(
+        calculation_s=10.0,
+        gather_s=5.0,
+        reduction_s=1.0,
+        network_s=2.0,
+        tensor_s=0.5,
+        latency_s=0.2,
+        microbatches=4,
+        bubble=0.25,
+    )
+    assert [*made.parts.values()] == pytest.approx([10, 1, 0.5, 11.5 / 4, 0.6, 0.2])
+    assert made.seconds == pytest.approx(sum(made.parts.values())) == pytest.approx(15.175)
+    assert (made.machine_s, made.exposed_s) == pytest.approx((14.775, 1 + 0.5 + 0.6))
+    assert made.free_s == pytest.approx(0.25 * 14.775 - 2)
+    assert made.free_share == pytest.approx(1.69375 / (0.25 * 15.175))
+    assert made.joined_s == pytest.approx(15.175 - 0.8 * 1.69375)
+    assert replace(made, network_s=9.0).free_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "spec", "least", "long"),
+    [
+        (PLAIN, "+none", 0.015, 100),  # 0.5 ms for each of 10 layers, three times
+        (PLAIN, "+none+ckpt=full", 0.02, 100),  # forward twice
+        (PLAIN, "+zero-1+pp=2+hf-eager", 0.03, 100),  # 2 ms for five layers
+        (ADAPTED, "+none", 0.21, 132),  # 7 ms; times 1.1, and 1.2 for weights of 4 bits
+        (replace(ADAPTED, frozen_bytes_per_parameter=2.0), "+none+nvidia-te", 0.03, 100),
+    ],
+)
+def test_kernels_take_as_long_as_their_launches_at_least(
+    shape: Architecture, spec: str, least: float, long: float
+) -> None:
+    """Three microbatches that take no time, and that take 100 s."""
+    plan = InnerPlan(**written_parts(spec))
+    assert kernel_seconds(shape, plan, 3, 0.0) == pytest.approx(least)
+    assert kernel_seconds(shape, plan, 3, 100.0) == pytest.approx(long, rel=1e-5)
 
 
 @given(st.sampled_from(MODELS), st.sampled_from([2, 4, 8, 16]))
@@ -485,16 +595,6 @@ def test_windows_and_wide_heads_count() -> None:
     assert shape.attended_tokens == pytest.approx(131_072 * 0.501, rel=1e-3)
     assert model("gpt-oss-120b", 128).attended_tokens == 128
     assert model("Qwen3-4B").attention_width == 32 * 128
-
-
-def test_a_step_without_degrees_has_none_of_their_parts() -> None:
-    """A dense model with one stage and whole sequences waits for nothing."""
-    shape, plan = model("Llama-3.1-70B"), InnerPlan(sharding="zero-3")
-    hardware = Hardware(
-        gpu=device("H100"), gpu_count=8, network_gbps=3200.0, fabric="efa", machines=4
-    )
-    got: Step = step(shape, hardware, plan, 4, 100.0, NCCL, 2.0)
-    assert (got.tensor_s, got.bubble) == (0.0, 0.0)
 
 
 def test_more_stages_than_layers_are_refused() -> None:
