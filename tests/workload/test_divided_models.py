@@ -227,6 +227,13 @@ def round_machines(count: int) -> Hardware:
             2,
             (0, 0.0588, 0.0336, 3 * (0.03824 + 15 / 2812.5), 0.00175),
         ),
+        # A stage is one machine with five such layers, 335 + 160 million and a table.
+        (
+            SPARSE,
+            "+zero-3+pp=2+ep=8",
+            2,
+            (3 * 0.038325, 0, 0, 3 * (0.01924 + 3.5e-3 / 3 + 700e-6), 0.00225 + 0.00189375),
+        ),
         # Twice the half byte of what is frozen, and three times the two bytes of a tenth.
         (ADAPTED, "+zero-3", 1, (3 * 0.02625, 0, 0, 0, 0.0045 + 0.000375)),
     ],
