@@ -132,6 +132,8 @@ def test_stocks_are_as_alike_as_the_most_alike_zones() -> None:
     assert (likeness(*rows).region, likeness(*rows).across) == (0.6, 0.5)
     assert (likeness(unknown, rows[2]).region, likeness(rows[0], rows[2]).region) == (0.5, 0.5)
     assert likeness(unknown) == RESIDUAL
+    alone = likeness(replace(unknown, corr_region=0.3))
+    assert (alone.region, alone.across) == (0.3, RESIDUAL.across)
 
 
 def test_survival_lies_between_rows_and_ends_with_them() -> None:

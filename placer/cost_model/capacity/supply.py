@@ -307,10 +307,13 @@ def stock_scenarios(
 
 
 def likeness_of(stocks: Sequence[Stock]) -> Likeness:
-    """Return how alike zones are: as the most alike, so that nothing is promised in vain."""
+    """Return how alike zones are: as the most alike, so that nothing is promised in vain. Rows of
+    books have both figures; those of documents and callers may know that of a region alone.
+    """
     known = [each for stock in stocks for each in stock.known]
     region = [each.corr_region for each in known if each.corr_region is not None]
     across = [each.corr_across for each in known if each.corr_across is not None]
+    across = across or [RESIDUAL.across]
     if not region:
         return RESIDUAL
     return Likeness(
