@@ -2,6 +2,7 @@
 
 import csv
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,18 @@ import pytest
 from price_servers import SECRET, Answer, Call, Request, as_json, log_in, rows_of, said, serving
 
 from conftest import ROOT, Run, home_with_book
+from placer.errors import SourceError
 from placer.market.books.book_reader import load_catalog
 from placer.market.launch_log import LaunchLog
+from placer.market.sources.capacity.answers import (
+    Asked,
+    answer_harvest,
+    block_offers,
+    figure,
+    machine_of,
+)
 from placer.market.sources.capacity.own_launches import survival_of, times_left
+from placer.market.sources.harvest import Harvest, Origin
 from placer.records import replace
 
 TOKEN = "ya29.CANARY-0123456789"  # noqa: S105 - a canary
@@ -107,30 +117,76 @@ def test_advice_of_google_is_a_row_of_its_zone(call: Call, tmp_path: Path, home:
     assert load_catalog(["default", "capacity"]).capacity[-1].zone == "us-central1-a"
 
 
-def test_an_hour_of_uptime_bounds_nothing(call: Call, tmp_path: Path, home: Path) -> None:
-    """An hour is the longest that Google says. Advice about several zones is about none."""
+def harvested(kind: str, machine: str, document: dict[str, Any]) -> Harvest:
+    """Rows of an answer about eight machines."""
+    book, origin = load_catalog("default"), Origin(place="answer", sha256="", size_bytes=0)
+    offer = machine_of(book, kind[:3], machine)
+    asked = Asked(offer=offer, machines=8, as_of=date(2026, 11, 1))
+    return answer_harvest(kind, document, asked, book, origin)
+
+
+@pytest.mark.parametrize(
+    ("score", "uptime", "low", "high", "median"),
+    [
+        (0.9, "3599s", 0.7, 1.0, 3599 / 3600),
+        (0.5, "3600s", 0.4, 0.7, None),
+        (0.4, None, 0.4, 0.7, None),
+    ],
+)
+def test_uptimes_are_medians_below_an_hour(
+    score: float, uptime: str | None, low: float, high: float, median: float | None
+) -> None:
+    """An hour is the longest that Google says, and bounds nothing; nor does silence. Advice
+    about several zones is about none.
+    """
+    scores = {"obtainability": score, **({"estimatedUptime": uptime} if uptime else {})}
     other = {
-        "scores": {"obtainability": 0.5, "estimatedUptime": "3600s"},
+        "scores": scores,
         "shards": [{"zone": "zones/us-central1-a"}, {"zone": "zones/us-central1-b"}],
     }
-    alone = {**SCORED, "scores": {"obtainability": 0.5, "estimatedUptime": "3600s"}}
-    answer = saved(tmp_path, {"recommendations": [alone, other]})
-    code, out, err = call("gcp-advice", "--from", answer, *H100X8)
-    assert code == 0, err
-    assert "left out: 1 x advice about several zones together" in out
-    (row,) = rows_of(home, "capacity", "capacity.csv")
-    assert "survival_a" not in row
-    assert [float(row[name]) for name in ("share_low", "share_high")] == [0.4, 0.7]
+    both = {"recommendations": [{**SCORED, "scores": scores}, other]}
+    harvest = harvested("gcp-advice", "a3-highgpu-8g", both)
+    assert harvest.left_out == {"advice about several zones together: a row is about one": 1}
+    (row,) = harvest.rows["capacity.csv"]
+    assert (row["share"], row["share_low"], row["share_high"]) == (score, low, high)
+    shape, scale = row.get("survival_a"), row.get("survival_b_h")
+    left = None if scale is None else scale * (2 ** (1 / shape) - 1)
+    assert left == (None if median is None else pytest.approx(median))
 
 
-def test_scores_of_ec2_are_estimates(call: Call, tmp_path: Path, home: Path) -> None:
+def test_scores_of_ec2_are_estimates() -> None:
     """8 of 10 is taken as 80 %, give or take 30 points; a region that no book knows is left out."""
-    code, out, err = call("aws-scores", "--from", saved(tmp_path, SCORES), *P5)
-    assert code == 0, err
-    (row,) = rows_of(home, "capacity", "capacity.csv")
+    harvest = harvested("aws-scores", "p5.48xlarge", SCORES)
+    (row,) = harvest.rows["capacity.csv"]
     assert (row["region"], row["zone"], row["basis"]) == ("us-east-1", "use1-az1", "estimated")
-    assert [float(row[name]) for name in ("share", "share_low", "share_high")] == [0.8, 0.5, 1.0]
-    assert "region that no book knows: aws/us-moon-1" in out
+    assert (row["share"], row["share_low"], row["share_high"]) == (0.8, 0.5, 1.0)
+    assert harvest.left_out == {"region that no book knows: aws/us-moon-1": 1}
+
+
+def test_the_cheapest_hour_of_a_machine_stands_first() -> None:
+    """31.50 USD for an hour of each of four; 30 for twice the machines and for twice the hours;
+    of equal ones the first to start. A place that no book knows is left out.
+    """
+    wide = {**BLOCK, "CapacityBlockOfferingId": "wide", "InstanceCount": 8, "UpfrontFee": "5760"}
+    long = {**BLOCK, "CapacityBlockOfferingId": "long", "CapacityBlockDurationHours": 48}
+    long |= {"UpfrontFee": "5760", "StartDate": "2026-12-01T11:00:00+00:00"}
+    far = {**BLOCK, "AvailabilityZone": "us-moon-1a"}
+    book = load_catalog("default")
+    document = {"CapacityBlockOfferings": [BLOCK, wide, long, far]}
+    found, left_out = block_offers("aws-blocks", document, book, "answer")
+    assert [block.name for block in found] == ["long", "wide", "cb-0123"]
+    assert left_out == {"region that no book knows: aws/us-moon-1": 1}
+    document = {"CapacityBlockOfferings": [{**BLOCK, "StartDate": "soon"}]}
+    with pytest.raises(SourceError, match="'soon' is not a time"):
+        block_offers("aws-blocks", document, book, "answer")
+
+
+@pytest.mark.parametrize("value", [-1.01, 10.5, "ten", "nan", True, None, [1]])
+def test_a_figure_out_of_its_limits_is_refused(value: object) -> None:
+    """Both ends are inside, and numbers may be text."""
+    assert [figure({"Value": ok}, "Value", -1, 10, "answer") for ok in (-1, "10")] == [-1, 10]
+    with pytest.raises(SourceError, match=r"answer: Value '.*' is not from -1 to 10"):
+        figure({"Value": value}, "Value", -1, 10, "answer")
 
 
 @pytest.mark.parametrize(

@@ -104,10 +104,10 @@ def answer_harvest(
 
 def _surviving(row: Row, book: Catalog) -> Row:
     """Return a row with the curve of its median survival; an hour or more bounds nothing."""
-    if "survival_b_h" not in row:
+    hours = row.get("survival_b_h")
+    if not isinstance(hours, float):
         return row
-    hours = float(row["survival_b_h"] or 0)
-    if not 0 < hours < LONGEST_H:
+    if hours >= LONGEST_H:
         return {name: cell for name, cell in row.items() if name != "survival_b_h"}
     known = zone_capacity(
         book.capacity,
