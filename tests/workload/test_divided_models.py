@@ -15,12 +15,12 @@ from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan, written_parts
-from placer.workload.island import Island, bounds, least_sequence_seconds, question
+from placer.workload.island import Island, bounds, least_sequence_seconds, plans, question
 from placer.workload.island.divisions import bubble, slowest_share, stage_layers, stage_shape
 from placer.workload.island.fitting import ROUNDING, Bounds, Least
 from placer.workload.island.hardware import Hardware, usual_precision
 from placer.workload.island.memory import least_bytes, memory
-from placer.workload.island.plans import rate_interval
+from placer.workload.island.plans import Doubt, rate_interval
 from placer.workload.island.question import Candidate, Question, candidates
 from placer.workload.island.stage import kernel_seconds
 from placer.workload.island.step import Step, step
@@ -293,6 +293,59 @@ def test_kernels_take_as_long_as_their_launches_at_least(
     plan = InnerPlan(**written_parts(spec))
     assert kernel_seconds(shape, plan, 3, 0.0) == pytest.approx(least)
     assert kernel_seconds(shape, plan, 3, 100.0) == pytest.approx(long, rel=1e-5)
+
+
+MIXED = replace(SPARSE, active_parameters=10**8)
+ALONE = Step(
+    calculation_s=1.0,
+    gather_s=0.0,
+    reduction_s=0.0,
+    network_s=0.0,
+    tensor_s=0.0,
+    latency_s=0.0,
+    microbatches=1,
+)
+EXPOSED = replace(ALONE, tensor_s=1.0)
+"""Steps that only calculate, and of which half is an exchange that nothing hides."""
+
+
+OLDER = [plans.OTHER_DEVICE, plans.OLD_DEVICE, plans.NOT_MEASURED, plans.NO_NVLINK]
+DEGREES = [plans.PARALLEL_MATRICES, plans.OTHER_PRECISION, plans.DIVIDED]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "shape", "spec", "took", "doubts"),
+    [
+        ("A100-80", PLAIN, "zero-3", ALONE, []),
+        ("A100-80", PLAIN, "zero-1+pp=2", ALONE, [plans.OTHER_SHARDING, plans.STAGES]),
+        ("A100-80", PLAIN, "zero-3+tp=2+cp=2+fp32", ALONE, DEGREES),
+        ("A100-80", PLAIN, "zero-3", replace(ALONE, is_pressed=True), [plans.PRESSED]),
+        ("T4", PLAIN, "zero-3+fp16", ALONE, OLDER),
+        # The software that is named has this kernel of attention and no faster one.
+        ("H100", PLAIN, "zero-3", ALONE, [plans.OTHER_DEVICE]),
+        ("A100-80", MIXED, "zero-3+ep=8", ALONE, [plans.EXPERTS]),
+        ("A100-80", MIXED, "zero-3", ALONE, [plans.GATHERED_EXPERTS]),
+        ("A100-80", ADAPTED, "zero-3", ALONE, [Doubt(low=0.64, high=1.5)]),
+        # NCCL takes 0.8 to 1.35 times as long, and half as long again at worst over Ethernet:
+        # half of the step is 0.9 to 1.5125 times as long.
+        ("A100-80", PLAIN, "zero-3", EXPOSED, [Doubt(low=1 / 1.5125, high=1 / 0.9)]),
+    ],
+)
+def test_reasons_for_doubt_add_as_squares(
+    gpu: str, shape: Architecture, spec: str, took: Step, doubts: list[Doubt]
+) -> None:
+    """Beside that of the fit, of two machines of eight devices with named software."""
+    hardware = Hardware(
+        gpu=device(gpu), gpu_count=8, network_gbps=100.0, fabric="ethernet", machines=2
+    )
+    plan = InnerPlan(**written_parts(f"+{spec}+torch-2023"))
+    got, basis = rate_interval(shape, hardware, plan, took, NCCL)
+    for end in ("low", "high"):
+        squares = [math.log(getattr(doubt, end)) ** 2 for doubt in (plans.FIT, *doubts)]
+        assert math.log(getattr(got, end)) ** 2 == pytest.approx(sum(squares))
+    assert got.low < 1 < got.high
+    assert got.reason == "; ".join(doubt.reason for doubt in doubts if doubt.reason)
+    assert basis == ("assumed" if shape is MIXED else "estimated")
 
 
 @given(st.sampled_from(MODELS), st.sampled_from([2, 4, 8, 16]))

@@ -158,7 +158,8 @@ def test_scores_of_ec2_are_estimates() -> None:
     """8 of 10 is taken as 80 %, give or take 30 points; a region that no book knows is left out."""
     harvest = harvested("aws-scores", "p5.48xlarge", SCORES)
     (row,) = harvest.rows["capacity.csv"]
-    assert (row["region"], row["zone"], row["basis"]) == ("us-east-1", "use1-az1", "estimated")
+    assert (row["region"], row["zone"], row["device"]) == ("us-east-1", "use1-az1", "H100")
+    assert row["basis"] == "estimated"
     assert (row["share"], row["share_low"], row["share_high"]) == (0.8, 0.5, 1.0)
     assert harvest.left_out == {"region that no book knows: aws/us-moon-1": 1}
 
