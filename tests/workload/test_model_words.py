@@ -15,7 +15,14 @@ from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.workload.models.configuration import read_configuration
 from placer.workload.models.configured_decoder import READERS, configured_decoder
-from placer.workload.models.decoder import FOUR_BIT_BYTES, decoder_of
+from placer.workload.models.decoder import (
+    BF16_BYTES,
+    FOUR_BIT_BYTES,
+    RUNGS,
+    decoder_of,
+    with_adapters,
+    with_sequence_length,
+)
 from placer.workload.models.model_words import public_model, read_model
 from placer.workload.profile import load_profile
 
@@ -196,6 +203,54 @@ def test_gpt2_takes_no_longer_sequences_than_its_table(written: Callable[..., Pa
     assert llama is not None
     assert llama.sequence_length == 8192
     assert llama.with_sequence_length(2**20).sequence_length == 2**20
+
+
+def test_published_decoders_of_the_ladder_have_their_parameters() -> None:
+    """GPT-2 without its 1,024 positions, and Llama 3 8B and 70B to the last one; of 8B all but the
+    128,256 x 4,096 of the embedding are multiplied with.
+    """
+    counts = [rung.decoder.parameters for rung in RUNGS]
+    assert (counts[0], counts[5:7]) == (123_653_376, [8_030_261_248, 70_553_706_496])
+    assert RUNGS[5].decoder.computed_parameters == 7_504_924_672
+
+
+def test_another_length_keeps_the_tokens_of_a_batch() -> None:
+    """512 sequences of 8,192 tokens of 4 bytes are 1,024 of half as many; adapters keep their 128.
+    The last length that was asked for is named.
+    """
+    llama = load_profile("llama-3.1-8b")
+    assert with_sequence_length(llama, 8192) is llama
+    half = with_sequence_length(with_sequence_length(llama, 2**17), 4096)
+    assert (half.bytes_per_sample, half.target_batch_size) == (4 * 4096, 1024)
+    assert str(half.bytes_per_sample_source).count("here ") == 1
+    assert str(half.bytes_per_sample_source).endswith("; here 4,096 tokens")
+    adapted = with_adapters(llama, 16, BF16_BYTES)
+    assert with_sequence_length(adapted, 4096).target_batch_size == 128
+
+
+def test_adapters_of_rank_16_are_42_million() -> None:
+    """Of 32 layers of Llama 3.1 8B: 16 x (2 x (4,096 + 4,096) + 2 x (4,096 + 1,024) + 3 x (4,096 +
+    14,336)) each. Tables, 13.08 % of the weights, stay in BF16. Others take their place.
+    """
+    llama = load_profile("llama-3.1-8b")
+    profile = with_adapters(llama, 16, FOUR_BIT_BYTES)
+    shape, trained = profile.architecture, 41_943_040
+    assert shape is not None
+    assert (shape.trainable_parameters, profile.gradient_bytes_fp32) == (trained, 4 * trained)
+    assert shape.parameters == shape.active_parameters == 8_030_261_248 + trained
+    assert shape.computed_parameters == 7_504_924_672 + trained
+    assert shape.frozen_bytes_per_parameter == pytest.approx(0.516 + 0.130839 * 1.484, rel=1e-5)
+    bytes_ = 16 * trained + 8_030_261_248 * shape.frozen_bytes_per_parameter + 1.5e9
+    assert profile.device_memory_bytes == pytest.approx(bytes_)
+    assert with_adapters(profile, 16, FOUR_BIT_BYTES) is profile
+    other = with_adapters(profile, 8, BF16_BYTES).architecture
+    assert other == with_adapters(llama, 8, BF16_BYTES).architecture
+    assert other is not None
+    assert other.trainable_parameters == trained / 2
+    with_adapters(llama, 4096, BF16_BYTES)
+    for rank in (0, 4097):
+        with pytest.raises(PlacerError, match=rf"rank {rank:,} of adapters .* width 4,096"):
+            with_adapters(llama, rank, BF16_BYTES)
 
 
 @given(st.floats(min_value=1e8, max_value=2e12))

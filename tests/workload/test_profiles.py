@@ -3,16 +3,25 @@ refused.
 """
 
 import json
+import math
+from typing import Any
 
 import pytest
 from conforming import validate
 
 from placer import estimate
+from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.workload.profile import load_profile, profile_names, shipped_profiles
+from placer.workload.profile import (
+    ModelProfile,
+    Rate,
+    load_profile,
+    profile_names,
+    shipped_profiles,
+)
 
 EIGHT = {
     "resnet18",
@@ -114,37 +123,86 @@ def test_measured_rate_beats_efficiency_and_estimate(erben: Catalog) -> None:
     assert (node.basis, node.value) == ("published", 1811.4)
 
 
-def test_unmeasured_gpu_is_estimated_with_a_wide_interval(default: Catalog) -> None:
-    """H100 from A10: sqrt(989/125 x 3350/600) = 6.65 times, half to 1.6 times that."""
-    profile = load_profile("roberta-xlm")
-    alone, nearest = (
-        profile.rate(default.gpu("H100"), 1, "none", default),
-        profile.rate(default.gpu("A10"), 1, "none", default),
-    )
-    assert alone is not None
-    assert nearest is not None
-    assert alone.basis == "estimated"
-    assert alone.low < alone.value / 1.5 < alone.value * 1.5 < alone.high
-    assert "data-sheet" in alone.source
+def rated(*rates: tuple[str, int, float]) -> ModelProfile:
+    """A model with measured rates of some machines, 10 % either way."""
+    rows = [
+        Rate(
+            gpu=gpu,
+            gpu_count=count,
+            framework="none",
+            value=value,
+            low=0.9 * value,
+            high=1.1 * value,
+            basis="measured",
+            source="test",
+        )
+        for gpu, count, value in rates
+    ]
+    return replace(load_profile("roberta-xlm"), rates=tuple(rows), efficiency=())
+
+
+@pytest.mark.parametrize(
+    ("rates", "gpu", "count", "framework", "expected"),
+    [
+        # H100 from A10: sqrt(989/125 x 3350/600) = 6.646 times, half to 1.6 times that. T4 is
+        # farther, a CPU is no kin, and a machine of several devices none of one.
+        (
+            [("T4", 1, 3), ("A10", 1, 10), ("CPU-8", 1, 90), ("H200", 8, 99)],
+            "H100",
+            1,
+            "none",
+            (66.46, 6.646 * 9 / 2, 6.646 * 11 * 1.6),
+        ),
+        # Eight of a known device do 0.9 of eight times as much, 0.4 to 1 of its interval.
+        ([("T4", 1, 10)], "T4", 8, "none", (72, 0.4 * 8 * 9, 8 * 11)),
+        # In proportion to the nearest machine of several, no lower than one device.
+        ([("T4", 1, 10), ("T4", 4, 30), ("T4", 2, 8)], "T4", 8, "none", (60, 28.8, 88)),
+        ([("T4", 1, 10), ("T4", 8, 32)], "T4", 2, "none", (10, 7.2, 22)),
+        ([("T4", 1, 10), ("T4", 4, 80)], "T4", 2, "none", (18, 7.2, 22)),
+        # Of two that are as near the smaller. A framework that nobody knows slows by up to 0.8.
+        ([("T4", 1, 10), ("T4", 8, 64), ("T4", 2, 12)], "T4", 4, "none", (24, 14.4, 44)),
+        ([("T4", 1, 10)], "T4", 1, "nccl", (9.9, 9 * 0.93, 11)),
+        ([("T4", 1, 10)], "T4", 1, "other", (10, 7.2, 11)),
+    ],
+)
+def test_what_nobody_measured_is_estimated_from_the_nearest(
+    default: Catalog,
+    rates: list[tuple[str, int, float]],
+    gpu: str,
+    count: int,
+    framework: str,
+    expected: tuple[float, float, float],
+) -> None:
+    """Samples/s with their interval, by hand."""
+    got = rated(*rates).rate(default.gpu(gpu), count, framework, default)
+    assert got is not None
+    assert (got.value, got.low, got.high) == pytest.approx(expected, rel=1e-3)
+    assert (got.gpu, got.gpu_count, got.framework) == (gpu, count, framework)
+    assert got.basis == ("estimated" if framework == "none" else "assumed")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"low": 0.0},
+        {"low": 10.1},
+        {"high": 9.9},
+        {"high": math.inf},
+        {"gpu_count": 0},
+        {"basis": "x"},
+    ],
+)
+def test_rates_are_positive_and_ordered(wrong: dict[str, Any]) -> None:
+    """All three may be equal, and machines have a device."""
+    (rate,) = rated(("T4", 1, 10)).rates
+    assert replace(rate, low=10.0, high=10.0).high == 10
+    with pytest.raises(PlacerError, match=r"rate of T4 is|basis 'x'"):
+        replace(rate, **wrong)
 
 
 def test_a_cpu_model_has_no_rate_on_a_gpu(default: Catalog) -> None:
     """Nobody can say how fast NISER runs on an H100: None, not a guess."""
     assert load_profile("niser").rate(default.gpu("H100"), 1, "none", default) is None
-
-
-def test_a_known_node_bounds_its_relatives(default: Catalog) -> None:
-    """4 x T4 run ConvNeXt at 207 samples/s under DDP (Erben et al., section 7), 64 % of four T4:
-    8 x T4 are estimated at twice that, not at 8 x 0.9.
-    """
-    profile = load_profile("convnext-large")
-    four, eight = (profile.rate(default.gpu("T4"), n, "none", default) for n in (4, 8))
-    assert four is not None
-    assert eight is not None
-    assert (four.value, four.basis) == (207.0, "published")
-    assert eight.value == pytest.approx(2 * four.value)
-    assert eight.basis == "estimated"
-    assert eight.high > 3 * four.value
 
 
 def test_the_language_model_runs_out_of_memory_on_four_t4(erben: Catalog) -> None:

@@ -126,32 +126,36 @@ def harvested(kind: str, machine: str, document: dict[str, Any]) -> Harvest:
 
 
 @pytest.mark.parametrize(
-    ("score", "uptime", "low", "high", "median"),
+    ("machine", "score", "uptime", "low", "high", "shape", "median"),
     [
-        (0.9, "3599s", 0.7, 1.0, 3599 / 3600),
-        (0.5, "3600s", 0.4, 0.7, None),
-        (0.4, None, 0.4, 0.7, None),
+        ("a3-highgpu-8g", 0.9, "3599s", 0.7, 1.0, 0.38, 3599 / 3600),  # that of the most machines
+        ("g2-standard-4", 0.7, "360s", 0.7, 1.0, 1.0, 0.1),  # of L4 nobody knows another
+        ("a3-highgpu-8g", 0.5, "3600s", 0.4, 0.7, None, None),
+        ("a3-highgpu-8g", 0.3, None, 0.0, 0.4, None, None),
     ],
 )
 def test_uptimes_are_medians_below_an_hour(
-    score: float, uptime: str | None, low: float, high: float, median: float | None
+    machine: str,
+    score: float,
+    uptime: str | None,
+    low: float,
+    high: float,
+    shape: float | None,
+    median: float | None,
 ) -> None:
-    """An hour is the longest that Google says, and bounds nothing; nor does silence. Advice
-    about several zones is about none.
+    """An hour is the longest that Google says, and bounds nothing; nor does silence. Advice about
+    several zones is about none.
     """
     scores = {"obtainability": score, **({"estimatedUptime": uptime} if uptime else {})}
-    other = {
-        "scores": scores,
-        "shards": [{"zone": "zones/us-central1-a"}, {"zone": "zones/us-central1-b"}],
-    }
+    other = {"scores": scores, "shards": [{"zone": "zones/a-1"}, {"zone": "zones/a-2"}]}
     both = {"recommendations": [{**SCORED, "scores": scores}, other]}
-    harvest = harvested("gcp-advice", "a3-highgpu-8g", both)
+    harvest = harvested("gcp-advice", machine, both)
     assert harvest.left_out == {"advice about several zones together: a row is about one": 1}
     (row,) = harvest.rows["capacity.csv"]
     assert (row["share"], row["share_low"], row["share_high"]) == (score, low, high)
-    shape, scale = row.get("survival_a"), row.get("survival_b_h")
-    left = None if scale is None else scale * (2 ** (1 / shape) - 1)
-    assert left == (None if median is None else pytest.approx(median))
+    assert row.get("survival_a") == shape
+    if shape is not None:
+        assert row["survival_b_h"] == pytest.approx(median / (2 ** (1 / shape) - 1))
 
 
 def test_scores_of_ec2_are_estimates() -> None:
