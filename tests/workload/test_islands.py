@@ -7,10 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from island_models import MPT, device, island, mpt
 
+from instances import decoder_of
 from placer.records import replace
+from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal
+from placer.workload.island.question import candidates
 from placer.workload.island.transports import HIDDEN_SHARE
+from placer.workload.island.wishes import Split, shardings
 
 ROCE = (1600.0, "roce")
 """Network of MosaicML's A100 machines."""
@@ -40,26 +44,134 @@ def refused(answer: Island | Refusal) -> Refusal:
     return answer
 
 
-def test_70b_does_not_fit_16_small_devices() -> None:
-    """States alone are 65 B x 16 bytes / 16 = 60 GiB; the sentence names plan, need and memory."""
-    answer = refused(island(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, 2, PlanWishes(), 512))
-    assert (answer.code, answer.plan is not None) == ("memory", True)
-    assert "of 16 x A100-40, which have 39.5 GiB" in answer.reason
+SMALL, TP = mpt("mpt-1b"), "tensor-parallel"
+KEYS = replace(SMALL, kv_width=12)  # of 3 heads of 4
 
 
-def test_a_degree_that_does_not_divide_the_model_is_refused() -> None:
-    """Keys of 3 heads of 4: a width of 12 is not divided by 8."""
-    model = replace(mpt("mpt-1b"), kv_width=12)
-    wishes = PlanWishes(tensor_parallel=8)
-    answer = refused(island(model, device("H100"), 8, *ROCE, 1, wishes, 512))
-    assert answer.reason == "tensor parallel degree 8 does not divide the width of keys, 12"
+@pytest.mark.parametrize(
+    ("shape", "machines", "words", "code", "reason"),
+    [
+        # States alone are 65 B x 16 bytes / 16 = 60 GiB.
+        (mpt("mpt-70b"), 2, {}, "memory", "of 16 x A100-40, which have 39.5 GiB"),
+        (mpt("mpt-70b"), 2, {"headroom": 0.5, "microbatch": 2}, "memory", "50% of them kept free"),
+        (KEYS, 1, {"tensor_parallel": 8}, TP, "does not divide the width of keys, 12"),
+        (SMALL, 2, {"tensor_parallel": 1}, "batch", "15 sequences of a step leave data"),
+        (SMALL, 2, {"pipeline": 3}, TP, "24 layers and 2 machines of 8 x A100"),
+        (
+            SMALL,
+            3,
+            {"pipeline": 2, "context_parallel": 4, "tensor_parallel": 2},
+            TP,
+            "do not divide into 2 stages, 4 GPUs for a sequence, 2 GPUs for a matrix",
+        ),
+        (SMALL, 2, {"expert_parallel": 8}, TP, "into 8 GPUs for the experts"),
+    ],
+)
+def test_a_refusal_names_what_is_lacking(
+    shape: Architecture, machines: int, words: dict[str, Any], code: str, reason: str
+) -> None:
+    """Of machines of eight A100-40 with 15 sequences for a step."""
+    answer = refused(island(shape, device("A100-40"), 8, *ROCE, machines, PlanWishes(**words), 15))
+    assert (answer.code, reason in answer.reason) == (code, True), answer.reason
+    assert (answer.plan is not None, answer.shortage > 1) == (code == "memory", True)
 
 
-def test_a_batch_below_one_sequence_a_rank_is_refused() -> None:
-    """Four sequences for eight ranks, where tensor parallelism is ruled out."""
-    wishes = PlanWishes(tensor_parallel=1)
-    answer = refused(island(mpt("mpt-1b"), device("H100"), 8, *ROCE, 1, wishes, 4))
-    assert answer.code == "batch"
+@pytest.mark.parametrize(
+    ("gbps", "fabric", "lacks"),
+    [(None, "", "bandwidth"), (None, "efa", "bandwidth"), (9, "", "fabric")],
+)
+def test_machines_of_an_unknown_network_are_refused(
+    gbps: float | None, fabric: str, lacks: str
+) -> None:
+    """The book says neither, or only one of both; one machine needs none."""
+    at = SMALL, device("H100"), 8, gbps, fabric
+    answer = refused(island(*at, 2, PlanWishes(), 64))
+    assert answer.code == "network"
+    assert f"the book does not say the {lacks} of their network" in answer.reason
+    chosen(island(*at, 1, PlanWishes(), 64))
+
+
+def test_a_host_needs_half_as_much_again_as_its_share() -> None:
+    """Half of 16 bytes of a billion parameters, times 1.5, and 4 GiB are 15.2 GiB: 3.04 x 5 GiB."""
+    shape = decoder_of(10, 1000, 10**9, vocabulary=10_000)
+    at = shape, device("H100"), 8, *ROCE, 2, PlanWishes(), 64
+    answer = refused(island(*at, host_gib=5.0))
+    assert "needs 15 GiB of host memory on each of 2 machines, which have 5 GiB" in answer.reason
+    assert answer.shortage == pytest.approx((1.5 * 8e9 / 2**30 + 4) / 5)
+    chosen(island(*at, host_gib=15.2))
+
+
+PLAIN = decoder_of(10, 1000, 10**9, vocabulary=10_000, sequence_length=1000)
+SPARSE = replace(PLAIN, experts=16, experts_per_token=2, mlp_width=1000)
+LONG = replace(PLAIN, sequence_length=16_384)
+
+
+@pytest.mark.parametrize(
+    ("shape", "machines", "stages", "degrees"),
+    [
+        (PLAIN, 2, False, ", tp=2, tp=4, tp=8"),
+        # Ten layers leave no more than eight stages, and pieces of a layer at least.
+        (
+            PLAIN,
+            1,
+            True,
+            "pp=2, pp=2+vp=5, pp=4, pp=4+vp=2, pp=8, tp=2+pp=2, tp=2+pp=2+vp=5, tp=2+pp=4, "
+            "tp=2+pp=4+vp=2, tp=4+pp=2, tp=4+pp=2+vp=5",
+        ),
+        (PLAIN, 3, True, ""),  # no stage has a third of a machine
+        # Sixteen experts over 8 or 16 GPUs that a stage has, each matrix over some of these.
+        (SPARSE, 3, False, ", ep=8, tp=2, tp=2+ep=8, tp=4, tp=4+ep=8, tp=8, tp=8+ep=8"),
+        (
+            replace(SPARSE, width=1001),
+            4,
+            True,
+            "pp=2, pp=2+ep=16, pp=2+ep=8, pp=2+vp=5, pp=2+vp=5+ep=16, pp=2+vp=5+ep=8, "
+            "pp=4, pp=4+ep=8, pp=4+vp=2, pp=4+vp=2+ep=8, pp=8",
+        ),
+        (LONG, 1, False, ", cp=2, cp=4, cp=8, tp=2, tp=2+cp=2, tp=2+cp=4, tp=4, tp=4+cp=2, tp=8"),
+        (replace(LONG, sequence_length=16_383), 1, False, ", tp=2, tp=4, tp=8"),
+        (
+            replace(LONG, sequence_length=16_388),
+            1,
+            False,
+            ", cp=2, tp=2, tp=2+cp=2, tp=4, tp=4+cp=2, tp=8",
+        ),
+    ],
+)
+def test_degrees_that_are_tried(
+    shape: Architecture, machines: int, stages: bool, degrees: str
+) -> None:
+    """On machines of eight GPUs, where nobody asks for another."""
+    keys = ("tp", "pp", "vp", "ep", "cp")
+    tried = {
+        "+".join(part for part in each.plan.spec.split("+") if part.partition("=")[0] in keys)
+        for each in candidates(shape, 8, machines, PlanWishes(), "bf16", stages=stages)
+    }
+    assert ", ".join(sorted(tried)) == degrees
+
+
+@pytest.mark.parametrize(
+    ("split", "machines", "words", "names"),
+    [
+        (Split(4, 1, 1), 1, {}, "none zero-1 zero-2 zero-3"),  # one machine shards no other way
+        (Split(8, 1, 1), 1, {}, "none"),  # nor one rank in it
+        (Split(4, 1, 1), 2, {}, "none zero-1 zero-2 zero-3 hybrid"),
+        (Split(8, 1, 1), 2, {}, "none zero-1 zero-2 zero-3"),
+        (Split(4, 1, 1), 2, {"hybrid": False}, "none zero-1 zero-2 zero-3"),
+        (Split(8, 1, 1), 1, {"sharding": "hybrid"}, "hybrid"),
+        (Split(1, 1, 2), 2, {}, "zero-1"),
+        (Split(1, 1, 1, 1, 8), 2, {}, "zero-1 zero-3"),
+        (Split(1, 1, 2), 2, {"sharding": "zero-3"}, ""),
+        (Split(1, 1, 2), 2, {"sharding": "zero-3", "pipeline": 2}, "zero-3"),
+        (Split(1, 1, 1, 1, 8), 2, {"sharding": "zero-2"}, ""),
+        (Split(1, 1, 1, 1, 8), 2, {"sharding": "zero-3"}, "zero-3"),
+    ],
+)
+def test_shardings_that_are_tried(
+    split: Split, machines: int, words: dict[str, Any], names: str
+) -> None:
+    """Those that differ from simpler ones; a wished one of plans without further degrees."""
+    assert " ".join(shardings(split, 8, machines, PlanWishes(**words))) == names
 
 
 def test_a_small_share_shrinks_the_microbatch() -> None:
