@@ -4,11 +4,13 @@ import json
 from datetime import date
 from pathlib import Path
 
+import pytest
+
 from conftest import Run
 from placer.market.books.book_reader import devices, load_catalog, located_rows, over_default
 from placer.market.catalog import Catalog
 from placer.market.checks.coverage import differences, grouped
-from placer.market.checks.doubts import Finding, audit
+from placer.market.checks.doubts import Finding, audit, far_prices
 
 OFFERS = (
     "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,"
@@ -52,6 +54,76 @@ def test_validate_exits_with_two_on_errors_and_zero_on_warnings(tmp_path: Path, 
     assert (document["valid"], document["findings"][0]["level"]) == (False, "error")
     path.write_text(DEAR_SPOT, encoding="utf-8")
     assert run("catalog", "validate", str(path)).returncode == 0
+
+
+def test_errors_stand_before_warnings(tmp_path: Path) -> None:
+    """A price of 9,000 USD/h and one of tomorrow, behind a spot price above on-demand."""
+    rows = [T4.format(9000, TODAY), T4.replace(",x,", ",y,").format(0.2, "2026-11-22")]
+    found = findings(
+        tmp_path / "q.csv", DEAR_SPOT + "".join(row.removeprefix(OFFERS) for row in rows)
+    )
+    assert [(doubt.level, doubt.where[-1]) for doubt in found] == [
+        *(("error", "3"), ("error", "4")),
+        ("warning", "2"),
+    ]
+
+
+def test_far_spot_prices_of_a_device_are_one_doubt_of_its_region(tmp_path: Path) -> None:
+    """0.02 beside 0.526 on demand is 0.04 of it, and a second machine as far; what is dearer than
+    on demand has a doubt of its own.
+    """
+    sizes = (("us-east-1,g4dn.xlarge", 4, 16, 0.02), ("us-east-1,g4dn.2xlarge", 8, 32, 0.03))
+    sizes += (("us-west-2,g4dn.xlarge", 4, 16, 0.9),)
+    rows = (
+        f"aws,{name},T4,1,{v},{gib},spot,{usd},list,,q,2026-11-01" for name, v, gib, usd in sizes
+    )
+    (tmp_path / "q.csv").write_text("\n".join((OFFERS.strip(), *rows)), encoding="utf-8")
+    book, layers = over_default([str(tmp_path / "q.csv")])
+    located = located_rows(layers[1:])["offers.csv"]
+    (found,) = far_prices(located, book)
+    start = "T4 in aws/us-east-1 (g4dn.xlarge and 1 more) on spot for 0.04 x on-demand; the median"
+    assert (found.where, found.message[: len(start)]) == (f"{tmp_path / 'q.csv'}:2", start)
+    (alone,) = far_prices(located[:1], book)
+    assert alone.message.startswith("T4 in aws/us-east-1 (g4dn.xlarge) on spot")
+
+
+NO_MACHINE = (
+    "no machine has this discount: it applies to the layers below, and of its lines that fit the "
+    "last counts"
+)
+OLD = " is before 2015: no price of today"
+FAST = "aws/us-east-1 to gcp/us-west1: 36 ms there and back over 3,611 km; light in fibre takes 36.1 ms"
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [
+        (
+            CONTRACT.format(
+                "gcp,*,*,*,spot,1.2,ours,2026-11-01\naws,*,*,*,spot,0.15,ours,2026-11-01\n"
+                "oci,*,*,*,on_demand,0.4,ours,2026-11-01\ngcp,us-west1,*,T4,community,0.9"
+            ),
+            {
+                "gcp/* * * spot: 1.2 raises prices; 0.85 is 15 % off": "warning",
+                "aws/* * * spot: 0.15 is 85 % off; is 0.85 meant?": "warning",
+                f"gcp/us-west1 * T4 community: {NO_MACHINE}": "warning",
+            },
+        ),
+        (
+            T4.format(0.2, "2014-12-31"),
+            {"as_of 2014-12-31 is before 2015: no price of today": "error"},
+        ),
+        (T4.format(0.2, "2015-01-01"), {}),
+        (T4.format(0.2, "2026-11-22"), {"as_of 2026-11-22 is in the future": "error"}),
+        (T4.format(0.2, TODAY), {}),
+        (f"{LINKS}aws/us-east-1,gcp/us-west1,1,1,1,36,measured,q,2026-11-01\n", {FAST: "error"}),
+        (f"{LINKS}aws/us-east-1,gcp/us-west1,1,1,1,37,measured,q,2026-11-01\n", {}),
+    ],
+)
+def test_each_doubt_has_its_words(tmp_path: Path, text: str, levels: dict[str, str]) -> None:
+    """Contracts like slips, dates out of time, and round trips faster than light in fibre."""
+    found = {doubt.message: doubt.level for doubt in findings(tmp_path / "q.csv", text)}
+    assert found == levels
 
 
 def test_diff_says_what_changed_by_how_much(tmp_path: Path, run: Run) -> None:

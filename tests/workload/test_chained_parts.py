@@ -177,9 +177,21 @@ def test_a_slow_way_takes_longer() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    """70 billion parameters on one machine of V100 and one of A100."""
+    """70 billion parameters on one machine of V100 and one of A100, and 40 layers on hosts of which
+    one holds less than its share of the states.
+    """
     model = plain_gpt(80, 8192, 2048)
     assert not isinstance(chain(line(model, machines("V100", 1), machines("A100-80", 1))), Chain)
+    model, part = plain_gpt(40, 5120, 2048), machines("A100-80", 2)
+    for host_gib, fits in ((1e3, True), (10.0, False)):
+        built = chain(line(model, part, replace(part, host_gib=host_gib), layers=(20, 20)))
+        assert isinstance(built, Chain) == fits
+
+
+def test_pairs_of_machines_share_a_line() -> None:
+    """4 GB in 2 s over two pairs of 1 GB/s each, in 4 s over a line of 1 GB/s; 0.5 s before."""
+    assert Way(1e9, 0.5).hop_seconds(4e9, 2.0) == 2.5
+    assert Way(1e9, 0.5, 1e9).hop_seconds(4e9, 2.0) == 4.5
 
 
 @given(
