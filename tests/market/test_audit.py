@@ -27,17 +27,6 @@ def findings(path: Path, text: str) -> tuple[Finding, ...]:
     return audit(located_rows([devices(), *layers]), book, TODAY)
 
 
-def test_a_spot_price_whose_source_says_that_it_is_above_on_demand_is_no_doubt(
-    tmp_path: Path,
-) -> None:
-    """0.9 on spot beside 0.526 on demand is a warning, unless the source has the words for it."""
-    row = f"{OFFERS}aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.9,list,,q{{}},2026-11-01\n"
-    assert [finding.level for finding in findings(tmp_path / "q.csv", row.format(""))] == [
-        "warning"
-    ]
-    assert findings(tmp_path / "q.csv", row.format("; spot above on-demand")) == ()
-
-
 T4 = f"{OFFERS}aws,us-east-1,x,T4,1,4,16,spot,{{}},list,,q,{{}}\n"
 DEAR_SPOT = T4.replace("x,T4", "g4dn.xlarge,T4").format(0.9, "2026-11-01")
 CONTRACT = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n{},ours,2026-11-01\n"
@@ -91,8 +80,12 @@ NO_MACHINE = (
     "no machine has this discount: it applies to the layers below, and of its lines that fit the "
     "last counts"
 )
+DEAR = "0.9 USD/h on spot and 0.526 on demand"
 OLD = " is before 2015: no price of today"
-FAST = "aws/us-east-1 to gcp/us-west1: 36 ms there and back over 3,611 km; light in fibre takes 36.1 ms"
+FAST = (
+    "aws/us-east-1 to gcp/us-west1: 36 ms there and back over 3,611 km; light in fibre takes "
+    "36.1 ms"
+)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +114,9 @@ FAST = "aws/us-east-1 to gcp/us-west1: 36 ms there and back over 3,611 km; light
     ],
 )
 def test_each_doubt_has_its_words(tmp_path: Path, text: str, levels: dict[str, str]) -> None:
-    """Contracts like slips, dates out of time, and round trips faster than light in fibre."""
+    """Contracts like slips, dear spot prices of which no source knows, dates out of time, and round
+    trips faster than light in fibre.
+    """
     found = {doubt.message: doubt.level for doubt in findings(tmp_path / "q.csv", text)}
     assert found == levels
 
