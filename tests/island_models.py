@@ -8,6 +8,7 @@ import placer.workload.island
 from instances import decoder_of
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Gpu
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.island import Island, PlanWishes, Question, Refusal
 from placer.workload.island.hardware import Hardware
@@ -45,6 +46,14 @@ def plain_gpt(layers: int, width: int, sequence_length: int) -> Architecture:
         sequence_length=sequence_length,
         computed_parameters=computed,
     )
+
+
+PLAIN = decoder_of(10, 1000, 10**9, vocabulary=10_000, sequence_length=1000)
+SPARSE = replace(PLAIN, experts=16, experts_per_token=2, mlp_width=1000)
+ADAPTED = replace(PLAIN, trainable_parameters=10**8, frozen_bytes_per_parameter=0.5)
+"""Models of round figures: a billion parameters, 320 million of them in experts, or 100 million
+that are trained.
+"""
 
 
 def island(

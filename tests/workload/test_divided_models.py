@@ -8,9 +8,8 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from island_models import device, island
+from island_models import ADAPTED, PLAIN, SPARSE, device, island
 
-from instances import decoder_of
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.workload.architecture import Architecture
@@ -160,12 +159,7 @@ def test_eager_adapters_hardly_gain_from_a_faster_device() -> None:
     assert 1 <= b200 / h100 <= 1.2
 
 
-PLAIN = decoder_of(10, 1000, 10**9, vocabulary=10_000, sequence_length=1000)
-SPARSE = replace(PLAIN, experts=16, experts_per_token=2, mlp_width=1000)
-ADAPTED = replace(PLAIN, trainable_parameters=10**8, frozen_bytes_per_parameter=0.5)
-"""Models of round figures: a billion parameters, 320 million of them in experts, or 100 million
-that are trained.
-"""
+SECONDS = [name for name in Step.__struct_fields__ if name.endswith("_s")]
 HALF = Transport(name="half", title="Half", source="", node_share=0.5, network_share=0.5)
 """Attains 50 GB/s of the 100 in a machine, and of the 100 between machines."""
 
@@ -237,16 +231,8 @@ def test_a_step_hides_its_parts_behind_each_other() -> None:
     reductions 0.2 is shown, as a quarter of what is before is longer. That of the machines leaves
     0.25 x 14.775 - 2 s to an exchange between islands, which hides 0.8 of that.
     """
-    made = Step(
-        calculation_s=10.0,
-        gather_s=5.0,
-        reduction_s=1.0,
-        network_s=2.0,
-        tensor_s=0.5,
-        latency_s=0.2,
-        microbatches=4,
-        bubble=0.25,
-    )
+    seconds = dict(zip(SECONDS, (10.0, 5.0, 1.0, 2.0, 0.5, 0.2), strict=True))
+    made = Step(**seconds, microbatches=4, bubble=0.25)
     assert [*made.parts.values()] == pytest.approx([10, 1, 0.5, 11.5 / 4, 0.6, 0.2])
     assert made.seconds == pytest.approx(sum(made.parts.values())) == pytest.approx(15.175)
     assert (made.machine_s, made.exposed_s) == pytest.approx((14.775, 1 + 0.5 + 0.6))
@@ -276,15 +262,7 @@ def test_kernels_take_as_long_as_their_launches_at_least(
 
 
 MIXED = replace(SPARSE, active_parameters=10**8)
-ALONE = Step(
-    calculation_s=1.0,
-    gather_s=0.0,
-    reduction_s=0.0,
-    network_s=0.0,
-    tensor_s=0.0,
-    latency_s=0.0,
-    microbatches=1,
-)
+ALONE = Step(**dict.fromkeys(SECONDS, 0.0) | {"calculation_s": 1.0}, microbatches=1)
 EXPOSED = replace(ALONE, tensor_s=1.0)
 """Steps that only calculate, and of which half is an exchange that nothing hides."""
 

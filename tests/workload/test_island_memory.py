@@ -3,10 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from island_models import MPT, device, island, mpt
+from island_models import ADAPTED, MPT, PLAIN, SPARSE, device, island, mpt
 from msgspec import to_builtins
 
-from instances import decoder_of
 from placer.documents.checker.limits import least_device_bytes
 from placer.records import replace
 from placer.workload.architecture import Architecture
@@ -19,9 +18,6 @@ from placer.workload.models.model_words import read_model
 LADDER = ("none", "zero-1", "zero-2", "zero-3")
 
 
-PLAIN = decoder_of(10, 1000, 10**9, vocabulary=10_000, sequence_length=1000)
-SPARSE = replace(PLAIN, experts=16, experts_per_token=2, mlp_width=1000)
-ADAPTED = replace(PLAIN, trainable_parameters=10**8, frozen_bytes_per_parameter=0.5)
 STAGES = replace(PLAIN, width=100, kv_width=100, mlp_width=100, vocabulary=10**6)
 
 

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from island_models import MPT, device, island, mpt
+from island_models import MPT, PLAIN, SPARSE, device, island, mpt
 
-from instances import decoder_of
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, InnerPlan
@@ -93,16 +92,13 @@ def test_machines_of_an_unknown_network_are_refused(
 
 def test_a_host_needs_half_as_much_again_as_its_share() -> None:
     """Half of 16 bytes of a billion parameters, times 1.5, and 4 GiB are 15.2 GiB: 3.04 x 5 GiB."""
-    shape = decoder_of(10, 1000, 10**9, vocabulary=10_000)
-    at = shape, device("H100"), 8, *ROCE, 2, PlanWishes(), 64
+    at = PLAIN, device("H100"), 8, *ROCE, 2, PlanWishes(), 64
     answer = refused(island(*at, host_gib=5.0))
     assert "needs 15 GiB of host memory on each of 2 machines, which have 5 GiB" in answer.reason
     assert answer.shortage == pytest.approx((1.5 * 8e9 / 2**30 + 4) / 5)
     chosen(island(*at, host_gib=15.2))
 
 
-PLAIN = decoder_of(10, 1000, 10**9, vocabulary=10_000, sequence_length=1000)
-SPARSE = replace(PLAIN, experts=16, experts_per_token=2, mlp_width=1000)
 LONG = replace(PLAIN, sequence_length=16_384)
 
 
