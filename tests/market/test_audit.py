@@ -61,8 +61,11 @@ def test_far_spot_prices_of_a_device_are_one_doubt_of_its_region(tmp_path: Path)
     """0.02 beside 0.526 on demand is 0.04 of it, and a second machine as far; what is dearer than
     on demand has a doubt of its own.
     """
-    sizes = (("us-east-1,g4dn.xlarge", 4, 16, 0.02), ("us-east-1,g4dn.2xlarge", 8, 32, 0.03))
-    sizes += (("us-west-2,g4dn.xlarge", 4, 16, 0.9),)
+    sizes = (
+        ("us-east-1,g4dn.xlarge", 4, 16, 0.02),
+        ("us-east-1,g4dn.2xlarge", 8, 32, 0.03),
+        ("us-west-2,g4dn.xlarge", 4, 16, 0.9),
+    )
     rows = (
         f"aws,{name},T4,1,{v},{gib},spot,{usd},list,,q,2026-11-01" for name, v, gib, usd in sizes
     )

@@ -126,12 +126,12 @@ def harvested(kind: str, machine: str, document: dict[str, Any]) -> Harvest:
 
 
 @pytest.mark.parametrize(
-    ("machine", "score", "uptime", "low", "high", "shape", "median"),
+    ("machine", "score", "uptime", "low", "high", "stay"),
     [
-        ("a3-highgpu-8g", 0.9, "3599s", 0.7, 1.0, 0.38, 3599 / 3600),  # that of the most machines
-        ("g2-standard-4", 0.7, "360s", 0.7, 1.0, 1.0, 0.1),  # of L4 nobody knows another
-        ("a3-highgpu-8g", 0.5, "3600s", 0.4, 0.7, None, None),
-        ("a3-highgpu-8g", 0.3, None, 0.0, 0.4, None, None),
+        ("a3-highgpu-8g", 0.9, "3599s", 0.7, 1.0, (0.38, 3599 / 3600)),  # that of the most machines
+        ("g2-standard-4", 0.7, "360s", 0.7, 1.0, (1.0, 0.1)),  # of L4 nobody knows another
+        ("a3-highgpu-8g", 0.5, "3600s", 0.4, 0.7, None),
+        ("a3-highgpu-8g", 0.3, None, 0.0, 0.4, None),
     ],
 )
 def test_uptimes_are_medians_below_an_hour(
@@ -140,8 +140,7 @@ def test_uptimes_are_medians_below_an_hour(
     uptime: str | None,
     low: float,
     high: float,
-    shape: float | None,
-    median: float | None,
+    stay: tuple[float, float] | None,
 ) -> None:
     """An hour is the longest that Google says, and bounds nothing; nor does silence. Advice about
     several zones is about none.
@@ -153,9 +152,12 @@ def test_uptimes_are_medians_below_an_hour(
     assert harvest.left_out == {"advice about several zones together: a row is about one": 1}
     (row,) = harvest.rows["capacity.csv"]
     assert (row["share"], row["share_low"], row["share_high"]) == (score, low, high)
-    assert row.get("survival_a") == shape
-    if shape is not None:
-        assert row["survival_b_h"] == pytest.approx(median / (2 ** (1 / shape) - 1))
+    got = row.get("survival_a"), row.get("survival_b_h")
+    if stay is None:
+        assert got == (None, None)
+    else:
+        shape, median = stay
+        assert got == (shape, pytest.approx(median / (2 ** (1 / shape) - 1)))
 
 
 def test_scores_of_ec2_are_estimates() -> None:
