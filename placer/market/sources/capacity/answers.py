@@ -105,9 +105,7 @@ def answer_harvest(
 def _surviving(row: Row, book: Catalog) -> Row:
     """Return a row with the curve of its median survival; an hour or more bounds nothing."""
     hours = row.get("survival_b_h")
-    if not isinstance(hours, float):
-        return row
-    if hours >= LONGEST_H:
+    if not isinstance(hours, float) or hours >= LONGEST_H:
         return {name: cell for name, cell in row.items() if name != "survival_b_h"}
     known = zone_capacity(
         book.capacity,
