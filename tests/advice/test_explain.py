@@ -18,12 +18,13 @@ from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
 from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.explain import explain, why_not
-from placer.advice.explanation.subject import Asker, read_subject
+from placer.advice.explanation.subject import Asker, read_subject, tempting
 from placer.advice.explanation.wishes import find_conflict, wishes_of, without
 from placer.advice.explanation.worth import BreakEvens, goals_of, stay_or_leave, worth_of_more
 from placer.advice.recommendation.other_answers import wanting
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
+from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
@@ -413,3 +414,104 @@ def test_only_what_is_proved_or_any_placement_that_was_wanted_is_an_answer() -> 
     assert not draft.proved
     assert any_one.proved
     assert asker.wanting(problem, budget_usd_per_hour=1e-9).infeasible
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        # An A10 in Lambda does most for its price, 464 samples/s for $0.60/h; a T4 does 209.
+        ({"use": "azure/southcentralus"}, ["lambda/us-west-1", "A10", "2 regions"]),
+        ({"use": "azure/southcentralus", "gpu": "T4"}, ["gcp/us-central1", "2 regions"]),
+        ({"market": "any"}, ["azure/southcentralus", "T4", "spot", "2 regions"]),
+        ({"market": "any", "regions": 1}, ["azure/southcentralus", "T4", "spot"]),
+        ({"market": "any", "workers": 1}, ["azure/southcentralus", "T4", "all-reduce", "spot"]),
+        ({"market": "any", "gpu": "T4", "regions": 2}, ["azure/southcentralus", "on-demand"]),
+        ({"places": "lambda"}, []),
+    ],
+)
+def test_the_next_best_of_each_kind_is_explained(words: dict[str, Any], names: list[str]) -> None:
+    """A place and a GPU that do most for their price of those that are not used, the other market
+    and a region more, where there are such; for one worker the plain exchange.
+    """
+    asked = {"budget": "5/h", "market": "on-demand", "exchange": "all-reduce", **words}
+    result = solve(Advisor("erben-2023").problem("roberta-xlm", **asked))
+    assert [subject.name for subject in tempting(result)] == names
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "more", "wishes"),
+    [
+        (
+            "roberta-xlm",
+            "objective=carbon max_carbon=1g/h use=gcp/us-west1=2xT4 places=gcp/* not_places=azure "
+            "gpu=T4,A10 market=on-demand",
+            {"require_measured": True, "quota": {"T4": 8}},
+            """quota: the quotas of the quota file; no --quota
+            use: the use of 2 x T4 in gcp/us-west1; no machines that must be used
+            objective: the objective carbon (only machines and grids of known emissions); """
+            """another --objective
+            supply: at most 16 spot machines of one type in a place; --supply any
+            most-workers: at most 64 workers; --workers 1..256
+            measured: only measured devices; no --require-measured
+            not-in: no machines in azure/*; no --not-in
+            market: only on-demand machines; --market any
+            in: only machines in gcp/*; no --in
+            gpu: only T4, A10; no --gpu
+            carbon: at most 1 g CO2e/h; no --max-carbon""",
+        ),
+        (
+            "roberta-xlm",
+            "exchange=local-sgd local_steps=2..8 quorum=3 workers=2..8 regions=2..3 tbs=4096 "
+            "min_throughput=300/s",
+            {"mixed": True, "quota": 8},
+            """quota: a quota of 8 GPUs of a type in a region and market; no --quota
+            tbs: 4,096 samples a step; no --tbs
+            local-steps: 2 to 8 local steps; no --local-steps
+            quorum: exchanges that go on with 3 workers; no --quorum
+            exchange: the exchange local-sgd; --exchange auto
+            most-regions: at most 3 regions; any number of regions
+            fewest-regions: at least 2 regions; any number of regions
+            most-workers: at most 8 workers; --workers 3..64
+            fewest-workers: at least 3 workers; --workers 1..8
+            throughput: at least 300 samples/s; no --min-throughput""",
+        ),
+        (
+            "roberta-xlm",
+            "exchange=central storage=aws/us-east-1 aggregator=aws/us-east-1 regions=1 "
+            "data=backblaze/us-west workers=1 budget=50usd samples=1000000 deadline=3h supply=any",
+            {},
+            """kinds: machines of one kind; --mixed
+            storage: a store in aws/us-east-1; no --storage
+            aggregator: an aggregator in aws/us-east-1; no --aggregator
+            exchange: the exchange central; --exchange auto
+            data: data read from backblaze/us-west; no --data
+            most-regions: at most 1 region; any number of regions
+            most-workers: at most 1 worker; --workers 1..64
+            deadline: 1,000,000 samples within 3 h; no --deadline
+            total-budget: $50.00 in total for 1,000,000 samples; no --budget in total""",
+        ),
+        (
+            "llama-3.1-8b",
+            "keep=raw-data=europe data=gcp/europe-west4=1000:stay,gcp/us-west1=5000:move "
+            "machines_per_island=1..2 budget=500/h supply=any",
+            {"machines": 4, "tp": 2, "overlap": True},
+            """most-workers: at most 64 workers; --workers 1..256
+            overlap: an exchange that overlaps the next step; no --overlap
+            keep: raw-data that must not leave europe; no --keep
+            data: data that stays in gcp/europe-west4 (1,000 samples), """
+            """data that may move from gcp/us-west1 (5,000 samples); no --data
+            machines: at most 4 machines; no --machines
+            machines-per-island: islands of 1 to 2 machines; no --machines-per-island
+            tp: tp 2 inside a worker; no --tp
+            budget: a budget of $500.00/h; no --budget""",
+        ),
+    ],
+)
+def test_every_wish_is_named(model: str, words: str, more: dict[str, Any], wishes: str) -> None:
+    """With the word that gives it up. A quorum of 3 asks for as many workers, which go with it."""
+    asked: dict[str, Any] = dict(word.split("=", 1) for word in words.split())
+    problem = Advisor().problem(model, **asked, **more)
+    found = [f"{wish.code}: {wish.words}; {wish.change}" for wish in wishes_of(problem)]
+    assert found == [line.strip() for line in wishes.splitlines()]
+    free = without(problem, wishes_of(problem)).requirements
+    assert (free.quorum, free.min_workers, free.min_regions, free.used) == (None, 1, 1, ())
