@@ -47,6 +47,20 @@ def test_a_job_says_who_displaced_it_and_what_that_costs() -> None:
     assert answer.bound == pytest.approx(answer.usd, rel=0.01)
 
 
+@pytest.mark.parametrize("speed", [False, True])
+def test_a_job_that_is_as_well_off_elsewhere_is_not_displaced(speed: bool) -> None:
+    """One A10 costs the same in each region of Lambda, and is as fast: of two jobs that may have
+    one, each has what it would have alone, though one is not where it would be.
+    """
+    wish = {"regions": "..1"} if speed else {"min-throughput": "300/s"}
+    job = {"model": "roberta-xlm", "market": "on-demand", "in": "lambda", **wish}
+    asked = {"objective": "throughput", "budget": "5/h"} if speed else {}
+    answer = placer.portfolio([job, job], quota={"*": 0, "A10": 1}, **asked)  # type: ignore[arg-type]
+    assert answer.jobs[0].workers != answer.jobs[1].workers
+    assert len({placed.alone_workers for placed in answer.jobs}) == 1
+    assert [placed.displaced for placed in answer.jobs] == [(), ()]
+
+
 def test_priority_and_weight_decide_who_is_left_out() -> None:
     """One A10 and nothing else: the higher priority runs, then the greater weight."""
     low, high = {**JOB, "name": "low", "weight": 5}, {**JOB, "name": "high", "priority": 1}
