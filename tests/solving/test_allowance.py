@@ -18,7 +18,7 @@ from instances import two_places
 from placer.interface import advisor
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import Status
 from placer.solving.solve import solve
 
 
@@ -29,14 +29,6 @@ def test_the_clock_ends_a_request() -> None:
             allowance.check()
         assert (error.value.reason, request.spent) == (Reason.TIME, Reason.TIME)
         assert request.seconds_left == 0
-
-
-def test_a_bound_of_some_numbers_of_workers_is_none_of_all() -> None:
-    """Without time for a bound of each number of workers no bound is stated."""
-    problem = placer.Advisor().problem("llama-3.1-8b", budget="20000/h", figures="book")
-    found = solve(problem, "exact", SolveOptions(time_limit_s=1e-9))
-    assert (found.status, found.bound) == (Status.TIME_LIMIT, None)
-    assert solve(problem, "exact", SolveOptions(proof="quick")).bound is not None
 
 
 def test_a_part_ends_alone_and_with_the_whole() -> None:

@@ -232,3 +232,11 @@ def test_a_stopped_search_over_kinds_bounds_all_of_them() -> None:
     assert short.status in (Status.OPTIMAL, Status.TIME_LIMIT)
     assert short.bound is not None
     assert not best.objective.better(best.value, short.bound, 1e-8)
+
+
+def test_a_bound_of_some_numbers_of_workers_is_none_of_all() -> None:
+    """Without time for a bound of each number of workers no bound is stated."""
+    problem = placer.Advisor().problem("llama-3.1-8b", budget="20000/h", figures="book")
+    found = solve(problem, "exact", SolveOptions(time_limit_s=1e-9))
+    assert (found.status, found.bound) == (Status.TIME_LIMIT, None)
+    assert solve(problem, "exact", SolveOptions(proof="quick")).bound is not None
