@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date, timedelta
 from functools import partial
 from itertools import product
 from typing import Any
@@ -141,6 +142,70 @@ def test_remarks_on_the_papers_market(
     local = {"local_steps": 8} if words.get("exchange") in ("diloco", "local-sgd") else {}
     found = remarks("roberta-xlm", written, catalog="erben-2023", **words, **local)
     assert re.search(text, found[code]) if text else code not in found, found
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        (121, "stale-prices: the newest price of catalog 'toy' is 121 days old (2026-03-01 to {})"),
+        (120, ""),
+        (-1, ""),  # a day ahead may be another time zone
+        (-2, "future-prices: catalog 'toy' has prices of {}, in the future: "),
+    ],
+)
+def test_prices_of_long_ago_and_of_tomorrow_are_told(days: int, said: str) -> None:
+    """By the newest of them."""
+    problem, newest = two_places(), date.today() - timedelta(days=days)
+    old, new = problem.catalog.offers
+    offers = (replace(old, as_of="2026-03-01"), replace(new, as_of=newest.isoformat()))
+    found = warnings_of(
+        replace(problem, catalog=replace(problem.catalog, offers=offers)), None, None
+    )
+    assert len(found) == bool(said)
+    assert all(f"{one.code}: {one.message}".startswith(said.format(newest)) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ({"tbs": "1024..4096"}, "batch", "as much in every batch from 1,024 to 4,096 "),
+        ({"tbs": "1024..4096", "critical_batch": 1000}, "batch", ""),
+        (
+            {"objective": "carbon"},
+            "carbon",
+            "10 of 10 places .*: aws/us-west-2, azure/southcentralus, gcp/asia-east1 ...$",
+        ),
+        ({}, "carbon", ""),
+    ],
+)
+def test_what_the_book_cannot_say_is_told(words: dict[str, Any], code: str, text: str) -> None:
+    """Whatever the placement; the market of the paper has no grid of known intensity."""
+    problem = placer.Advisor("erben-2023").problem("roberta-xlm", **words)
+    found = {one.code: one.message for one in warnings_of(problem, None, None)}
+    assert re.search(text, found[code]) if text else code not in found
+
+
+def test_a_price_of_less_than_a_tenth_of_the_median_is_told() -> None:
+    """A T4 costs 1 USD/h on demand in the median of three offers: 0.09 is odd, 0.1 is not, nor is
+    what one owns.
+    """
+    problem = two_places()
+    first, spot = problem.catalog.offers
+    for usd, basis, odd in ((0.09, "list", True), (0.1, "list", False), (0.0, "owned", False)):
+        more = [
+            replace(first, instance_type=f"m{i}", usd_per_hour=price, price_basis=kind)
+            for i, (price, kind) in enumerate(((usd, basis), (1.5, "list")))
+        ]
+        book = replace(problem.catalog, offers=(first, spot, *more))
+        asked = replace(problem, catalog=book)
+        placement = place_by_hand("aws/a=1xT4:on-demand", asked)
+        found = {
+            w.code: w.message for w in warnings_of(asked, placement, estimate(placement, asked))
+        }
+        assert ("odd-price" in found) is odd, usd
+        if odd:
+            said = "m0 in aws/a costs 0.09 USD/h for each T4; the median is 1: check the book"
+            assert found["odd-price"].startswith(said)
 
 
 def test_a_batch_that_does_not_divide_names_the_nearest_that_do() -> None:
