@@ -361,13 +361,43 @@ def test_advisor_shares_catalogs_between_threads() -> None:
     assert others == 7 * [first]
 
 
-def test_a_placement_just_after_the_deadline_is_named_with_what_it_saves() -> None:
-    """One machine of 100 samples/s takes 10,000 s for a million samples: 500 s after a deadline of
-    9,500 s, for fewer dollars than two.
-    """
-    problem = two_places(samples=10**6, deadline_s=9_500.0, objective="cost", max_workers=2)
-    notes = [o.note for o in recommend(problem, "exact", SolveOptions(gap=0.0), 4).near_misses]
-    assert notes == ["8 min after the deadline, saves $1.26"]
+@pytest.mark.parametrize(
+    ("wish", "notes"),
+    [
+        # 100 samples/s for $0.60/h, 113.9 of two for 1.20: up to half above a budget.
+        ({"budget_usd_per_hour": 0.81}, ["$0.39/h over budget, +14 % samples/s"]),
+        ({"budget_usd_per_hour": 0.79}, []),
+        # The same for a third less than the floor, and no slower.
+        (
+            {"objective": "cost", "min_samples_per_second": 149.0},
+            ["24 % below the floor, saves $0.60/h", "33 % below the floor, saves $1.20/h"],
+        ),
+        (
+            {"objective": "cost", "min_samples_per_second": 151.0},
+            ["25 % below the floor, saves $0.60/h"],
+        ),
+        # One does a million samples in 10,000 s for 1.67 USD, two in 8,777 s for 2.93 USD.
+        (
+            {"objective": "cost", "samples": 10**6, "deadline_s": 9_500.0},
+            ["8 min after the deadline, saves $1.26"],
+        ),
+        # Two are late too, and save less than a twentieth of the 3.05 USD of three.
+        (
+            {"objective": "cost", "samples": 10**6, "deadline_s": 8_700.0},
+            ["22 min after the deadline, saves $1.39"],
+        ),
+        ({"samples": 10**6, "budget_usd": 2.0}, ["$0.93 over budget in total, +14 % samples/s"]),
+        ({"samples": 10**6, "budget_usd": 1.9}, []),
+        ({"objective": "total", "samples": 10**6, "budget_usd": 2.0}, []),
+    ],
+)
+def test_what_misses_a_limit_by_little_is_named_with_what_it_gives(
+    wish: dict[str, Any], notes: list[str]
+) -> None:
+    """Spot machines of one place, of which three do 163.7 samples/s."""
+    problem = two_places(**wish)
+    result = recommend(problem, "exact", SolveOptions(gap=0.0), 4)
+    assert [miss.note for miss in result.near_misses] == notes
 
 
 def test_leaving_the_data_is_said_only_where_that_is_better() -> None:
