@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,11 @@ import yaml
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, completed
-from placer.advice.runner.runner import answers, here, opener, processes
+from placer.advice.runner.runner import answers, here, opener, options_of_each, processes
 from placer.errors import BadInputError, FailureError
+from placer.records import replace
+from placer.solving.allowance import default_memory_bytes
+from placer.solving.answer import SolveOptions
 
 QUESTION: dict[str, Any] = {"catalog": "erben-2023", "gpu": "T4,A10"}
 FOLDER = ROOT / "examples" / "many-questions"
@@ -73,6 +77,32 @@ def test_wrong_runners_are_refused(words: dict[str, Any], message: str) -> None:
     """Before anything is solved."""
     with pytest.raises(BadInputError, match=message):
         opener(**words)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "elsewhere", "limit", "each"),
+    [
+        (1, False, 10**9, 10**9),
+        (1, True, 10**9, 10**9),
+        (4, True, 10**9, 250_000_000),
+        (2, False, None, default_memory_bytes() / 2),
+        (10_000, False, None, 250_000_000),
+        (1, True, None, None),
+    ],
+)
+def test_processes_share_the_memory(
+    jobs: int, elsewhere: bool, limit: int | None, each: float | None
+) -> None:
+    """Each has at least 250 MB; one that runs elsewhere has the whole limit, and hears nobody."""
+    cancel = threading.Event()
+    options = SolveOptions(memory_limit_bytes=limit, cancel=cancel, on_better=print)
+    own = options_of_each(options, jobs, elsewhere=elsewhere)
+    assert own.memory_limit_bytes == (each and int(each))
+    assert own.on_better is None
+    assert own.cancel is (None if jobs > 1 or elsewhere else cancel)
+    with pytest.raises(BadInputError, match="each of 4 processes has 249 MB") as error:
+        options_of_each(replace(options, memory_limit_bytes=996_000_000), 4, elsewhere=False)
+    assert error.value.hint == "give 1 GB or more, or fewer --jobs"
 
 
 def test_every_verb_answers_the_same_everywhere(cluster: Any) -> None:
