@@ -1,5 +1,7 @@
 """What an answer becomes if the price that it rests on most is wrong."""
 
+from typing import Any
+
 import pytest
 from certain import certain
 
@@ -86,6 +88,36 @@ def test_the_price_from_which_another_answer_is_best_is_the_room_in_the_budget()
     assert part["next_region"] == {"place": "aws/a", "usd_per_hour": 1.0}
     assert part["row"]["place"] == "gcp/b"
     assert part["changes_at_usd_per_hour"] == risk.changes_at_usd_per_hour
+
+
+@pytest.mark.parametrize(
+    ("wish", "on_demand", "changes_at"),
+    [
+        ({"budget_usd_per_hour": 0.83}, None, 0.83),
+        ({"budget_usd_per_hour": 0.85}, None, None),  # above the 0.84 of its interval
+        # No spot machine costs more than the same one on demand, unless it does already.
+        ({"budget_usd_per_hour": 0.65}, 0.7, 0.65),
+        ({"budget_usd_per_hour": 0.75}, 0.7, None),
+        ({"budget_usd_per_hour": 0.65}, 0.5, None),
+        # Two machines share the room.
+        ({"budget_usd_per_hour": 1.3, "max_workers": 2}, None, 0.65),
+        # A million samples take 10,000 s for 1.667 USD, and with an hour to start 2.267 USD.
+        ({"samples": 10**6, "budget_usd": 1.8}, None, 0.6 * 1.8 / 1.6667),
+        ({"samples": 10**6, "budget_usd": 2.4, "startup_s": 3600.0}, None, 0.6 * 2.4 / 2.2667),
+        ({"most_usd_per_million_samples": 2.0}, None, 0.6 * 2.0 / 1.6667),
+    ],
+)
+def test_every_limit_on_money_leaves_room_for_a_price(
+    wish: dict[str, Any], on_demand: float | None, changes_at: float | None
+) -> None:
+    """The spot machine for 0.60 USD/h, perhaps beside the same one on demand."""
+    problem = two_places(**{"max_workers": 1, **wish})
+    one, spot = problem.catalog.offers
+    twin = replace(spot, market="on_demand", usd_per_hour=on_demand or 9.0)
+    problem = replace(problem, catalog=replace(problem.catalog, offers=(one, spot, twin)))
+    risk = recommend(problem).price_risk
+    at_usd = None if risk is None else risk.changes_at_usd_per_hour
+    assert at_usd == (None if changes_at is None else pytest.approx(changes_at, rel=1e-4))
 
 
 def test_the_cheapest_answer_changes_where_another_machine_becomes_cheaper() -> None:
