@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import placer
 from instances import wishing
+from placer.cli.report.placements import proof_words
 from placer.documents.certificate_check import check_certificate
 from placer.documents.schemas.proofs import ProofWish
 from placer.errors import PlacerError
@@ -61,9 +62,13 @@ def test_a_quick_answer_says_so() -> None:
     document = quick.to_saved(whole=True)
     assert document["solver"]["proof"] == "quick"
     assert "not proved: --proof quick looks for a good placement" in " ".join(quick.verdict)
+    assert proof_words(quick).startswith("not proved: a quick answer, at most ")
+    assert "A quick answer: another placement may be better by up to " in quick.report()
     assert check_certificate(document, "here").confirmed
     bare = placer.recommend("roberta-xlm", proof="none", alternatives=False, **words)
     assert (bare.bound, bare.to_dict()["solver"]["proof"]) == (None, "none")
+    assert proof_words(bare).startswith("not proved: a draft (")
+    assert "Nothing is proved about what else there is." in bare.report()
     for proof, solver, message in (
         ("quick", "greedy", "proof 'quick' is of the solver exact, not of greedy"),
         ("fast", "exact", "unknown proof 'fast'"),
