@@ -318,10 +318,20 @@ def test_robust_calls_an_answer_fragile_for_every_objective(objective: str) -> N
 def test_explain_measures_every_gain_by_the_objective_that_was_asked(
     objective: str, limit: str
 ) -> None:
-    """What binds has something better without it; why-not loses; more is worth nothing or more."""
+    """What binds has something better without it; why-not loses; more is worth nothing or more. Of
+    each limit the amount that is used stands beside it.
+    """
     got = explain(asked(objective, limit), ["gcp/b", "aws/a", "all-reduce"])
     assert got.result.value is not None
-    value = got.result.value
+    value, (placement, priced), wish = got.result.value, got.result.found, got.problem.requirements
+    amounts: dict[str, tuple[float, float | None]] = {
+        code: (by_hand(name, placement, priced), getattr(wish, field))
+        for name, (field, code) in zip(MEASURES, CODES.items(), strict=True)
+    }
+    amounts["most-workers"] = placement.workers, wish.max_workers
+    for row in certain(got.binding).limits:
+        if row.code in amounts:
+            assert (row.used, row.limit) == pytest.approx(amounts[row.code])
     for row in certain(got.binding).limits:
         if row.without is not None:
             better = by_hand(objective, row.without.placement, row.without.estimate)
@@ -342,16 +352,21 @@ def test_explain_measures_every_gain_by_the_objective_that_was_asked(
     assert_readable(got)
 
 
+CODES = {
+    "budget_usd_per_hour": "budget",
+    "budget_usd": "total-budget",
+    "min_samples_per_second": "throughput",
+    "deadline_s": "deadline",
+    "max_carbon_g_per_hour": "carbon",
+}
+"""Codes of limits in an explanation."""
+MEASURES = ("cost", "total", "throughput", "time", "carbon")
+"""Objectives that measure what these limit."""
+
+
 def codes_of(limits: Mapping[str, Any]) -> set[str]:
     """Codes of limits in an explanation."""
-    names = {
-        "budget_usd_per_hour": "budget",
-        "budget_usd": "total-budget",
-        "min_samples_per_second": "throughput",
-        "deadline_s": "deadline",
-        "max_carbon_g_per_hour": "carbon",
-    }
-    return {names[name] for name in limits}
+    return {CODES[name] for name in limits}
 
 
 def assert_readable(got: Explanation) -> None:
