@@ -52,10 +52,10 @@ def test_a_job_that_is_as_well_off_elsewhere_is_not_displaced(speed: bool) -> No
     """One A10 costs the same in each region of Lambda, and is as fast: of two jobs that may have
     one, each has what it would have alone, though one is not where it would be.
     """
+    asked: dict[str, Any] = {"objective": "throughput", "budget": "5/h"} if speed else {}
     wish = {"regions": "..1"} if speed else {"min-throughput": "300/s"}
     job = {"model": "roberta-xlm", "market": "on-demand", "in": "lambda", **wish}
-    asked = {"objective": "throughput", "budget": "5/h"} if speed else {}
-    answer = placer.portfolio([job, job], quota={"*": 0, "A10": 1}, **asked)  # type: ignore[arg-type]
+    answer = placer.portfolio([job, job], quota={"*": 0, "A10": 1}, **asked)
     assert answer.jobs[0].workers != answer.jobs[1].workers
     assert len({placed.alone_workers for placed in answer.jobs}) == 1
     assert [placed.displaced for placed in answer.jobs] == [(), ()]
@@ -71,6 +71,44 @@ def test_priority_and_weight_decide_who_is_left_out() -> None:
     assert [placed.name for placed in answer.left_out] == ["light"]
     assert answer.left_out_proved
     assert answer.left_out[0].displaced[0].by == ("heavy",)
+
+
+@pytest.mark.parametrize(
+    ("second", "usd", "greedy", "saving"),
+    [
+        # One by one the first takes the A10, and the second five T4 for 2.55 where four would do.
+        ({"min-throughput": "420/s"}, 2.64, 3.15, 0.51 / 3.15),
+        ({}, 2.64, 2.64, 0.0),
+        ({"gpu": "A10"}, 2.64, 0.60, None),  # one by one the second finds nothing
+    ],
+)
+def test_what_is_saved_is_said_where_as_many_run(
+    second: dict[str, Any], usd: float, greedy: float, saving: float | None
+) -> None:
+    """One A10 for 0.60 USD/h, T4 for 0.51 each."""
+    jobs = [{**JOB, "name": "a"}, {**JOB, "name": "b", **second}]
+    answer = placer.portfolio(jobs, catalog="erben-2023", quota={"A10": 1, "T4": 8})
+    assert (answer.usd, answer.greedy_usd) == pytest.approx((usd, greedy))
+    assert answer.saving == (None if saving is None else pytest.approx(saving))
+
+
+def test_who_gives_way_first_is_told_and_why_a_job_does_not_run() -> None:
+    """The least priority first, then the least weight, then the last of the list."""
+    ranks: list[dict[str, Any]] = [{"priority": 2}, {"weight": 3}, {"weight": 2}, {"weight": 2}]
+    jobs = [{**JOB, **rank, "name": name} for name, rank in zip("abcd", ranks, strict=True)]
+    few: dict[str, Any] = {"catalog": "erben-2023", "quota": {"A10": 4}}
+    assert placer.portfolio(jobs, **few).giving_way == ("d", "c", "b", "a")
+    fast = {**JOB, "name": "b", "min-throughput": "99999/s"}
+    for asked, usd, reason in (
+        (
+            [jobs[0], fast],
+            None,
+            "no placement keeps its own limits, even with the market to itself",
+        ),
+        (jobs[:2], "1/h", "the budget is spent by jobs that come first"),
+    ):
+        (out,) = placer.portfolio(asked, budget=usd, **few).left_out
+        assert (out.name, out.reason, out.displaced) == ("b", reason, ())
 
 
 def test_a_share_keeps_a_job_from_taking_all() -> None:

@@ -22,9 +22,9 @@ from portfolios import (
 
 import placer
 from placer.advice.portfolio.answer import PortfolioAnswer, answered
-from placer.advice.portfolio.columns import Columns, Duals
+from placer.advice.portfolio.columns import Columns, Duals, Resource
 from placer.advice.portfolio.generation import Found, Generation, chosen
-from placer.advice.portfolio.jobs import Job, Portfolio, Team
+from placer.advice.portfolio.jobs import Job, Portfolio, Slots, Team
 from placer.advice.portfolio.pricing import worth
 from placer.advice.portfolio.search import elsewhere
 from placer.cost_model.limits import violations
@@ -163,6 +163,43 @@ def families(floors: tuple[float, ...], **words: Any) -> Portfolio:
     ]
     jobs = tuple(Job(name=f"j{i}", problem=problem) for i, problem in enumerate(problems))
     return Portfolio(jobs=jobs, quotas=problems[0].requirements.quotas)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "needed", "until", "after"),
+    [
+        (0, 1, 0, 0),
+        (1, 1, 0, 1),
+        (7199, 1, 0, 1),
+        (7200, 1, 1, 1),
+        (7201, 2, 1, 2),
+        (1e6, 139, 4, 139),
+    ],
+)
+def test_slots_are_held_whole(seconds: float, needed: int, until: int, after: int) -> None:
+    """Of two hours: what a job holds, what ends by a time, and what begins from it on."""
+    slots = Slots(count=4, hours=2.0)
+    found = slots.needed(seconds), slots.until(seconds), slots.after(seconds)
+    assert found == (needed, until, after)
+    assert slots.until(None) == 4
+
+
+@pytest.mark.parametrize(
+    ("resource", "unit", "words"),
+    [
+        (Resource("machines", "gcp/a", "T4", "spot", "n1"), "machine", "n1 spot in gcp/a"),
+        (Resource("quota", "gcp/a", "T4", "on_demand"), "GPU", "T4 on-demand in gcp/a"),
+        (Resource("joint", "*", "*", "*"), "GPU", "GPU in all places together"),
+        (
+            Resource("joint", "*", "T4", "spot", team="x"),
+            "GPU",
+            "T4 spot in all places together of team x",
+        ),
+    ],
+)
+def test_what_jobs_share_is_named(resource: Resource, unit: str, words: str) -> None:
+    """With its market, its place and its team, as far as it has them."""
+    assert (resource.unit, resource.words) == (unit, words)
 
 
 def test_jobs_that_differ_in_speed_alone_are_a_family() -> None:
