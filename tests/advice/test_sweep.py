@@ -32,6 +32,40 @@ def swept(*over: str, **wishes: object) -> Sweep:
     return run_sweep(two_places(**wishes), [parse_axis(text) for text in over])
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("tbs=32K..64K:2", "32000 64000"),
+        ("tbs=1000..8000:log 4", "1000 2000 4000 8000"),
+        ("workers=x1..x2:3", "x1 x1.5 x2"),  # a factor need not be whole
+        ("quota:*:*=0..8:3", "0 4 8"),
+        ("price:*:T4=-50%..50%:3", "-50% +0% +50%"),
+        ("price:*:T4=0.5..x2:2", "x0.5 x2"),
+        ("budget=1..5/h", "1/h 2/h 3/h 4/h 5/h"),
+        ("budget=1/h, 2/h,1/h", "1/h 2/h"),
+    ],
+)
+def test_the_values_of_a_range_are_those_of_its_ends(values: str, words: str) -> None:
+    """Five of them unless a number is given; a unit or a factor at one end is that of both."""
+    axis = parse_axis(values)
+    assert axis.words == tuple(f"{axis.what}={word}" for word in words.split())
+
+
+def test_ranges_span_a_bounded_number_of_points() -> None:
+    """One to three of different wishes, and 100,000 points at most."""
+    one, two = parse_axis("budget=1/h..5/h:250"), parse_axis("tbs=1000..9000:400")
+    assert len(points_of([one, two])) == 100_000
+    more = [parse_axis(f"{name}=1..2:2") for name in ("workers", "regions", "streams")]
+    for axes, message in (
+        ([], "0 ranges"),
+        ([one, *more], "4 ranges"),
+        ([one, two, more[0]], "200,000 points"),
+        ([one, one], "two ranges for budget"),
+    ):
+        with pytest.raises(PlacerError, match=message):
+            points_of(axes)
+
+
 def test_the_choice_changes_where_the_prices_cross() -> None:
     """0.60 USD/h x F against 1.00: at F = 1.5 it is 0.90, at F = 2 it is 1.20, so the cheapest
     changes between them.
