@@ -154,15 +154,9 @@ def test_marginal_price_is_that_of_the_extra_samples(xlm: Problem) -> None:
         replace(xlm, requirements=Requirements(budget_usd_per_hour=0.7, max_workers=1)), points=1000
     )
     assert [round(point.usd_per_hour, 3) for point in found.points] == [0.134, 0.6]
-    first, last = found.points[0], found.points[-1]
-    extra = (
-        (last.usd_per_hour - first.usd_per_hour)
-        / (last.samples_per_second - first.samples_per_second)
-        / 3600
-        * 1e6
-    )
+    first, extra = found.marginal_usd_per_million_samples
+    assert first is None
     assert extra == pytest.approx(0.508, abs=0.001)
-    assert found.marginal_usd_per_million_samples[0] is None
 
 
 def test_heuristics_say_that_nothing_is_proved(xlm: Problem) -> None:
