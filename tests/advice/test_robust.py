@@ -88,6 +88,12 @@ def test_each_world_agrees_with_plain_arithmetic() -> None:
     assert len(got.sample) == 64
     assert got.mean_regret == pytest.approx(sum(world.regret for world in got.sample) / 64)
     assert got.expected_loss == got.mean_regret
+    # Proved to 10 % alone, what loses up to that may be best; what loses more than 5 % is bad.
+    wide = replace(got, result=replace(got.result, bound=0.54))
+    regrets = sorted(world.regret for world in got.sample)
+    assert wide.share("best") == sum(regret <= 0.1 for regret in regrets) / 64
+    assert wide.share("best") > got.share("best") == sum(regret == 0 for regret in regrets) / 64
+    assert wide.share("bad") == sum(regret > 0.05 for regret in regrets) / 64
 
 
 def test_the_value_of_a_measurement_agrees_with_plain_enumeration() -> None:
