@@ -17,6 +17,7 @@ from placer.problem.shares import Part, ShareLimit
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
+from placer.solving.parts.drafts import divisions, numbers
 from placer.solving.parts.worker_counts import _CountSearch
 from placer.solving.result import Result
 from placer.solving.shares import _ShareSearch, repaired
@@ -150,6 +151,55 @@ def test_no_placement_is_faster_than_the_shares_are_looked_for() -> None:
 def uniform(problem: Problem, *, mixed: bool = False) -> Problem:
     """Return a question whose software divides a step equally, with workers alike or not."""
     return wishing(problem, uniform=not mixed, transport="nccl")
+
+
+@pytest.mark.parametrize(
+    ("wish", "numbers_of"),
+    [
+        ({"max_workers": 64}, [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64]),
+        ({"min_workers": 10, "max_workers": 40}, [10, 13, 17, 22, 29, 38]),
+        ({"min_regions": 3, "max_workers": 9, "target_batch_size": 6}, [3, 4, 5, 6]),
+    ],
+)
+def test_few_numbers_of_workers_are_drafted_first(
+    wish: dict[str, int], numbers_of: list[int]
+) -> None:
+    """Each up to eight, then powers of two and what lies half way between; no more than samples."""
+    assert list(numbers(two_places(**wish))) == numbers_of
+
+
+@pytest.mark.parametrize(
+    ("workers", "words", "less", "divided"),
+    [
+        ("2x(4xH100:8):spot", {}, 0, ["8x1 all-reduce", "4x2 all-reduce", "1x8 none"]),
+        ("2x(4xH100:8):spot", {}, 1, ["7x1 all-reduce", "1x7 none"]),
+        ("2x(4xH100:8):spot", {"workers": "2..4"}, 0, ["4x2 all-reduce"]),
+        ("2x(4xH100:8):spot", {"machines_per_island": "2..4"}, 0, ["4x2 all-reduce"]),
+        (
+            "2x(4xH100:8):spot",
+            {"exchange": "diloco", "local_steps": 8},
+            0,
+            ["8x1 diloco", "4x2 diloco", "1x8 none"],
+        ),
+        # Two markets are divided alike; a machine less is of one market.
+        ("2x(2xH100:8):spot 1x(2xH100:8):on-demand", {}, 0, ["2x1+4x1 all-reduce"]),
+        ("2x(2xH100:8):spot 1x(2xH100:8):on-demand", {}, 1, []),
+        ("2x(2xH100:8):spot 2x(2xA100-40:8):spot", {}, 0, []),
+    ],
+)
+def test_the_machines_of_workers_are_divided_otherwise(
+    workers: str, words: dict[str, Any], less: int, divided: list[str]
+) -> None:
+    """All of them, in every way that the limits on workers and islands leave; each with a plan."""
+    problem = placer.Advisor().problem("llama-3.1-8b", figures="book", **words)
+    spec = ",".join(f"aws/us-east-1={one}" for one in workers.split())
+    made = list(divisions(place_by_hand(spec, problem), problem, less=less))
+    found = []
+    for each in made:
+        counts = sorted(f"{group.count}x{group.machines}" for group in each.groups)
+        found.append(f"{'+'.join(counts)} {each.exchange.strategy}")
+        assert all(group.inner is not None for group in each.groups)
+    assert found == divided
 
 
 @pytest.mark.parametrize("draw", [random_problem, like_problem, island_problem])
