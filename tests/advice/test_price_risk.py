@@ -7,13 +7,18 @@ from certain import certain
 
 import placer
 from instances import offer, random_problem, two_places, wishing
+from placer.advice.recommendation.price_risk import outlier_sentences
 from placer.advice.recommendation.recommend import recommend
+from placer.cost_model.estimate import estimate
 from placer.documents.schemas.proofs import RegionPrice
+from placer.market.books.defended_figures import outlier_of
 from placer.market.price_interval import price_interval
 from placer.market.scaled_market import with_one_price, with_scaled_egress, with_scaled_prices
 from placer.problem.problem import Problem
 from placer.problem.words.changes import AT_BOOK_FIGURES
 from placer.records import replace
+from placer.solving.answer import Status
+from placer.solving.by_hand import place_by_hand
 from placer.solving.result import HIGH, WITHOUT, Result
 from placer.solving.solve import solve
 
@@ -184,3 +189,35 @@ def test_the_row_that_breaks_the_soonest_is_named() -> None:
     assert 0 < room < 0.24
     assert certain(got.price_risk).row.place == "aws/a"
     assert certain(got.price_risk).changes_at_usd_per_hour == pytest.approx(1.0 + room)
+
+
+def test_a_spot_price_far_below_what_is_usual_is_named_with_both_shares() -> None:
+    """How far the price in the book is below that on demand, and how far it is in the median of the
+    regions that rent the device; nothing is said of a machine at a usual price.
+    """
+    problem = placer.Advisor().problem("roberta-xlm", figures="book", market="spot")
+    known = [(row, outlier_of(row, problem.catalog)) for row in problem.catalog.offers]
+    low, off = next((row, off) for row, off in known if off is not None and off.score < 0)
+    alike = (low.device, "spot")
+    usual = next(row for row, off in known if not off and (row.device, row.market) == alike)
+    kind = low.place, low.instance_type, low.gpu, low.gpu_count
+    on_demand = problem.catalog.offer(*kind, "on_demand")
+    told = []
+    for row in (low, usual):
+        placement = place_by_hand(f"{row.place}=1x{row.device}:spot", problem)
+        got = Result(
+            problem=problem,
+            status=Status.FEASIBLE,
+            placement=placement,
+            estimate=estimate(placement, problem),
+            solver="by hand",
+        )
+        told.append(outlier_sentences(got))
+    below = 100 * (1 - low.usd_per_hour / certain(on_demand).usd_per_hour)
+    ((said,), nothing) = told
+    assert nothing == ()
+    assert said.startswith(
+        f"The spot price of {low.device} in {low.place} is an outlier: {below:.0f} % below "
+        f"on-demand, where the {off.usual.regions} regions of {low.provider} have "
+        f"{100 - 100 * off.usual.share:.0f} % in the median"
+    )
