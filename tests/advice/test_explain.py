@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from instances import exchange_problem, random_problem, wide_problem
+from instances import exchange_problem, random_problem, two_places, wide_problem
 from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.explain import explain, why_not
 from placer.advice.explanation.subject import Asker, read_subject, tempting
@@ -321,6 +321,58 @@ def test_a_quota_that_binds() -> None:
     assert found.result.value + worth.difference == pytest.approx(nine.samples_per_second.value)
     assert "T4 spot in gcp/us-west1 8 of 8 GPUs" in text_of(found)
     assert "quota +1 GPU" in text_of(found)
+
+
+def test_more_of_a_quota_helps_where_it_is_a_whole_machine() -> None:
+    """With eight V100 of eight in use, one more GPU buys nothing; eight more are a second machine,
+    which no fewer are.
+    """
+    words: dict[str, Any] = {"gpu": "V100", "market": "spot", "budget": "50/h", "tbs": "256K"}
+    found = placer.explain("roberta-xlm", catalog="erben-2023", quota=8, **words)
+    worth = next(row for row in found.worth if row.code == "quota")
+    assert (worth.limit, worth.step, worth.difference, worth.gain) == (8, 1, 0.0, 0.0)
+    assert worth.least == 8
+    assert certain(worth.least_best).placement.groups[0].spec == "gcp/us-central1=2xV100:8:spot"
+    two = certain(worth.least_best).estimate.effective_samples_per_second.value
+    assert worth.least_gain == pytest.approx(two / certain(found.result.value) - 1)
+
+
+def test_a_small_market_is_explained_by_hand() -> None:
+    """$2.00/h pay for three spot T4 at 0.60, 163.7 samples/s; for 0.40 more there is a fourth, for
+    198.0, and for all that four may cost a server on demand too, 235.8. The T4 at 1.00 in aws/a has
+    to cost 0.60 as well. No network makes several regions better. Without time nothing is said.
+    """
+    problem = two_places(budget_usd_per_hour=2.0, max_workers=4)
+    found = explain(problem)
+    assert found.complete
+    (worth,) = found.worth
+    assert (worth.code, worth.limit, worth.step) == ("budget", 2.0, 1.0)
+    assert worth.difference == pytest.approx(34.26, abs=0.01)
+    assert worth.gain == worth.least_gain == pytest.approx(34.26 / 163.7, abs=1e-4)
+    assert worth.least == pytest.approx(0.4)
+    binding = certain(found.binding)
+    limits = {row.code: (row.binds, row.gain) for row in binding.limits}
+    gain = pytest.approx(235.77 / 163.70 - 1, abs=1e-4)
+    assert limits == {"budget": (True, gain), "most-workers": (False, None)}
+    assert certain(binding.one_more).placement.workers == 4
+    place, market, regions = found.why_not
+    assert (place.subject, market.subject, regions.subject) == ("aws/a", "on-demand", "2 regions")
+    for dear in (place, market):
+        (even,) = dear.break_evens
+        assert (even.what, even.at_any_price, even.proved) == ("price", False, True)
+        assert even.factor == pytest.approx(0.6, rel=0.005)
+        assert dear.regret == pytest.approx(1 - 113.94 / 163.70, abs=1e-4)
+    assert (regions.never_by_network, regions.break_evens) == (True, ())
+    staying = certain(found.staying)
+    assert (staying.regions, staying.never, staying.unlimited, staying.leave) == (
+        1,
+        True,
+        True,
+        None,
+    )
+    assert certain(staying.last_in_one_region).estimate.usd_per_hour.total == pytest.approx(5.0)
+    late = explain(problem, time_limit_s=0.0)
+    assert (late.complete, late.why_not, certain(late.staying).proved) == (False, (), False)
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)
