@@ -173,53 +173,6 @@ def test_the_answer_compares_with_renting(tmp_path: Path) -> None:
     assert book.digest == result.problem.catalog.digest
 
 
-def test_own_machines_stand_beside_spot_ones() -> None:
-    """Two T4 in Berlin cost 0.03 USD/h of electricity each; where they earn per sample what A10 on
-    spot do, an hour of each is worth (USD per sample of spot) x (their samples in an hour) / 2.
-    The answer rents machines for 1,060 samples/s: 212 are 80 % fewer, and 260 are 75 % fewer.
-    """
-    words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
-    result = placer.recommend("roberta-xlm", own="office=2xT4@Berlin", **words)
-    beside = result.own_machines
-    assert beside is not None
-    reached = "alone they reach 212 samples/s (-80 %), with spot ones 260 samples/s (-75 %)"
-    assert beside.idle.endswith(reached)
-    rows = {row.label: row for row in beside.rows}
-    assert rows["own"].placement.places == ("onprem/office",)
-    assert {"onprem/office"} < {*rows["own + spot"].placement.places}
-    assert {group.market for group in rows["spot"].placement.groups} == {"spot"}
-    assert {g.gpu for g in rows["own + spot"].placement.groups} == {"T4"}  # others would wait
-    even = beside.break_even
-    assert even is not None
-    own, spot = rows["own"].estimate, rows["spot"].estimate
-    worth = spot.usd_per_hour.total / spot.effective_samples_per_second.value
-    each = worth * own.effective_samples_per_second.value / 2
-    assert even.own_usd_per_machine_hour == pytest.approx(own.usd_per_hour.compute / 2)
-    assert even.most_own_usd_per_machine_hour == pytest.approx(each, rel=1e-6)
-    owned = own.usd_per_hour.total / own.effective_samples_per_second.value
-    least = owned * spot.effective_samples_per_second.value - spot.usd_per_hour.egress
-    assert even.least_rented_usd_per_hour == pytest.approx(least, rel=1e-6)
-    assert even.rented == "spot"
-
-
-def test_at_the_break_even_price_a_sample_costs_the_same() -> None:
-    """The price that is printed, stated as the cost of an own machine, makes both alike."""
-    words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
-    first = placer.recommend("roberta-xlm", own="office=2xT4@Berlin", **words).own_machines
-    assert first is not None
-    assert first.break_even is not None
-    most = first.break_even.most_own_usd_per_machine_hour
-    word = f"office=2xT4@Berlin:cost={most:.6f}/h"
-    again = placer.recommend("roberta-xlm", own=word, **words).own_machines
-    assert again is not None
-    rows = {row.label: row.estimate for row in again.rows}
-    assert rows["own"].usd_per_million_samples == pytest.approx(
-        rows["spot"].usd_per_million_samples, rel=1e-3
-    )
-    assert again.break_even is not None
-    assert again.break_even.own_usd_per_machine_hour == pytest.approx(most, abs=1e-6)
-
-
 def test_the_plan_is_chosen_among_those_that_fit_the_host_too() -> None:
     """70 B parameters on four machines with eight H200: plans that divide the optimizer alone are
     faster, but leave more states on each host than it has.
