@@ -1,6 +1,7 @@
 """Machines of one's own beside rented ones: rows, prices that make both alike, and idle ones."""
 
 import re
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import placer
 from placer.advice.recommendation.own_machines import own_notes
 from placer.interface.advisor import Advisor
+from placer.market.words.own_places import RENTED, SITES
 
 OFFICE = "office=2xT4@Berlin"
 BASE: dict[str, Any] = {"budget": "5/h"}
@@ -54,6 +56,20 @@ def test_what_idle_machines_would_do_is_said(
     same = [one for one in told if one.startswith("the same speed from rented machines: ")]
     assert len(same) == (renting is not None)
     assert all(re.search(renting or "", one) for one in same)
+
+
+def test_machines_beside_ones_own_are_rented() -> None:
+    """Also where these are on demand, as one's own are; no place that rents looks like a site."""
+    words = {**BASE, "gpu": "T4", "market": "on-demand", "objective": "cost-per-sample"}
+    result = placer.recommend("roberta-xlm", own=OFFICE, catalog="erben-2023", **words)
+    assert result.own_machines is not None
+    rows = {row.label: row.placement.places for row in result.own_machines.rows}
+    assert [*rows] == ["own", "own + on-demand", "on-demand"]
+    assert rows["own"] == ("onprem/office",)
+    assert len(rows["own + on-demand"]) == 2
+    places = {offer.place for offer in Advisor().book().offers}
+    assert all(fnmatchcase(place, RENTED) != place.startswith(SITES) for place in places)
+    assert not fnmatchcase("onprem/office", RENTED)
 
 
 def test_what_is_assumed_of_ones_own_is_noted() -> None:
