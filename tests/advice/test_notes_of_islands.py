@@ -82,14 +82,6 @@ def test_like_workers_and_other_divisions_are_not(workers: str, words: dict[str,
     assert messages(placed(workers, **words), "mixed-devices") == []
 
 
-def test_hivemind_alone_forms_groups() -> None:
-    """A step of a second is erratic under hivemind; a ring has no such thing."""
-    workers = f"{EAST}=2xH100:8:spot"
-    fast = {"model": "resnet50"}
-    assert messages(placed(workers, **fast), "matchmaking") == []
-    assert messages(placed(workers, **fast, transport="hivemind"), "matchmaking")
-
-
 def test_an_answer_whose_slower_plans_are_open_says_how_much_better_one_may_be() -> None:
     """Hundreds of slower plans may pay for fewer steps: the answer is not called stopped, nor the
     best that some solver happened to find.
