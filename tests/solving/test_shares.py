@@ -10,7 +10,7 @@ import pytest
 
 import placer
 from instances import island_problem, like_problem, random_problem, two_places, wishing
-from placer.cost_model.limits import parts_of, violations
+from placer.cost_model.limits import violations
 from placer.cost_model.timing.least_steps import LeastSteps
 from placer.problem.problem import Problem
 from placer.problem.shares import Part, ShareLimit
@@ -132,20 +132,6 @@ def test_what_breaks_shares_is_repaired_with_fewer_and_fewer_workers(
         found.append(tuple(counts.values()))
         assert (placement.workers == 1) == (placement.exchange.strategy == "none")
     assert found == made
-
-
-def test_no_placement_is_faster_than_the_shares_are_looked_for() -> None:
-    """The highest speed is above that of each placement that keeps the limits, also a budget."""
-    compared = 0
-    for seed in range(700_000, 700_030):
-        problem = with_shares(seed)
-        search = _ShareSearch(problem, _ask, PROOF, "exact", proves=True)
-        for placement in exhaustive.placements(problem):
-            if not violations(placement, problem):
-                speed = sum(part.speed for part in parts_of(placement, problem))
-                assert speed <= search._highest, seed
-                compared += 1
-    assert compared >= 50
 
 
 def uniform(problem: Problem, *, mixed: bool = False) -> Problem:
