@@ -26,11 +26,11 @@ from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog, EgressPrice
 from placer.market.network.graph import Network
-from placer.problem.exchange import STRATEGIES, Phase, Transfer
+from placer.problem.exchange import Phase, Transfer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
-from placer.solving.by_hand import every_exchange, place_by_hand
+from placer.solving.by_hand import place_by_hand
 from placer.units import GIB
 
 
@@ -123,22 +123,6 @@ def test_notes_have_codes() -> None:
     assert "of the 30 GiB of the host" in " ".join(
         note.message for note in notes_of(problem, placement, got)
     )
-
-
-def test_every_exchange_that_can_run_is_compared() -> None:
-    """Two AWS regions can run all of them; one region cannot run those that need two."""
-    problem = Advisor("default").problem("resnet50")
-    both = every_exchange("aws/us-east-1=2xT4:spot,aws/us-west-2=2xT4:spot", problem)
-    assert {placement.exchange.strategy for placement, _ in both} == {*STRATEGIES} - {"none"}
-    one = every_exchange("aws/us-east-1=4xT4:spot", problem)
-    assert {p.exchange.strategy for p, _ in one} == {
-        "all-reduce",
-        "central",
-        "parameter-server",
-        "local-sgd",
-        "diloco",
-        "streaming-diloco",
-    }
 
 
 AWS, TOKYO, GCP, AZURE = "aws/us-east-1", "aws/ap-northeast-1", "gcp/us-central1", "azure/eastus"
