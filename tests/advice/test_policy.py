@@ -4,6 +4,7 @@ that hold on drawn traces.
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,59 @@ def test_migrating_pays_a_restart_and_egress() -> None:
     assert end.checkpoint_usd == pytest.approx(0.2)
     assert end.now_h == pytest.approx(2.5)
     assert end.moves == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "launched", "usd", "lives", "held"),
+    [
+        # An hour costs its price, the restarts and the way of the checkpoint that a life has.
+        ({}, (4, 4), (1.0, 2.0), (3.0, 3.0), (4, 0, 0)),
+        ({}, (3, 4), (1.0, 2.0), (3.0, 3.0), (0, 4, 0)),
+        ({}, (4, 4), (1.0, 1.3), (0.5, 3.0), (0, 4, 0)),  # 1.5 against 1.3 x 1.083 = 1.41
+        ({}, (4, 4), (1.0, 1.4), (0.5, 3.0), (4, 0, 0)),  # 1.52
+        ({"last": 0}, (4, 4), (1.0, 0.99), (3.0, 3.0), (4, 0, 0)),  # 1.083 against 1.072 + 0.017
+        ({"last": 0}, (4, 4), (1.0, 0.98), (3.0, 3.0), (0, 4, 0)),  # 1.062 + 0.017
+        ({"machines": (4, 0, 0)}, (4, 4), (9.0, 1.0), (3.0, 3.0), (4, 0, 0)),  # it stays
+        # A slack of 1.5 h is two restarts and two ticks: less begins nothing on spot machines.
+        ({"now_h": 6.5}, (4, 0), (1.0, 2.0), (3.0, 3.0), (4, 0, 0)),
+        ({"now_h": 6.51}, (4, 0), (1.0, 2.0), (3.0, 3.0), (0, 0, 0)),
+        # On-demand machines stay with a slack of up to 2 h, and give way to spot machines.
+        ({"machines": (0, 0, 4), "now_h": 6.0}, (0, 0), (1.0, 2.0), (3.0, 3.0), (0, 0, 4)),
+        ({"machines": (0, 0, 4), "now_h": 5.9}, (0, 0), (1.0, 2.0), (3.0, 3.0), (0, 0, 0)),
+        ({"machines": (0, 0, 4), "now_h": 5.9}, (4, 0), (1.0, 2.0), (3.0, 3.0), (4, 0, 0)),
+    ],
+)
+def test_where_all_machines_move(
+    state: dict[str, Any],
+    launched: tuple[int, int],
+    usd: tuple[float, float],
+    lives: tuple[float, float],
+    held: tuple[int, int, int],
+) -> None:
+    """4 h of work in 12, a start of 0.25 h, 10 GiB at 0.02 USD for all four machines."""
+    begun = replace(start(replace(JOB, work_h=4.0, deadline_h=12.0), market()), **state)
+    there = Observation(launched=launched, steady=launched, life_h=lives, usd_per_hour=usd)
+    assert migrate(pace=False)(begun, there, HALF_H) == held
+
+
+@pytest.mark.parametrize(
+    ("machines", "done_h", "held"),
+    [
+        ((0, 0, 0), 0.99, (0, 0, 4)),
+        ((0, 0, 0), 1.0, (0, 0, 0)),
+        ((0, 0, 4), 1.16, (0, 0, 4)),  # until it is two restarts ahead: 3.5 / 3 h
+        ((0, 0, 4), 1.17, (0, 0, 0)),
+    ],
+)
+def test_on_demand_machines_keep_a_uniform_pace(
+    machines: tuple[int, ...], done_h: float, held: tuple[int, ...]
+) -> None:
+    """Of 4 h of work in 12 one is done after 3; nothing is there on the spot market."""
+    job = replace(JOB, work_h=4.0, deadline_h=12.0)
+    state = replace(start(job, market()), machines=machines, now_h=3.0, done_h=done_h)
+    nobody = Observation(launched=(0, 3), steady=(0, 3), life_h=(3.0, 3.0), usd_per_hour=(1.0, 2.0))
+    assert migrate(pace=True)(state, nobody, HALF_H) == held
+    assert migrate(pace=False)(state, nobody, HALF_H) == (0, 0, 0)
 
 
 def test_islands_in_two_zones() -> None:
