@@ -190,17 +190,33 @@ def test_growing_waits_for_three_steady_ticks() -> None:
     assert counts == [2, 2, 2, 4, 4]
 
 
-def test_a_move_must_pay_twice() -> None:
-    """Zone b is cheaper by 0.5 USD: 2 h of work are left, so a move saves 4 USD and costs a start
-    of 0.25 x 4 x 2.5 = 2.5 USD: not twice. By 1.5 USD it saves 12 and costs 1.5: it moves.
-    """
-    job = replace(JOB, deadline_h=20.0, checkpoint_gib=0.0)
-    waiting = replace(start(job, market()), machines=(4, 0, 0), last=0)
-    lives = (3.0, 3.0)
-    for usd, moves in ((2.5, False), (1.5, True)):
-        here = Observation(launched=(4, 4), steady=(4, 4), life_h=lives, usd_per_hour=(3.0, usd))
-        held, _ = step(waiting, here, HALF_H, span)
-        assert (held.machines == (0, 4, 0)) is moves
+@pytest.mark.parametrize(
+    ("machines", "usd", "checkpoint_gib", "deadline_h", "moves"),
+    [
+        # By 0.5 USD it saves 4 and costs a start of 0.25 x 4 x 2.5 = 2.5; it pays twice below 2.40.
+        ((4, 0, 0), 2.41, 0.0, 20.0, False),
+        ((4, 0, 0), 2.39, 0.0, 20.0, True),
+        # 10 GiB at 0.02 USD come on top: below 2.36.
+        ((4, 0, 0), 2.37, 10.0, 20.0, False),
+        ((4, 0, 0), 2.35, 10.0, 20.0, True),
+        # The slack has to cover two restarts and two ticks.
+        ((4, 0, 0), 1.5, 0.0, 3.5, False),
+        ((4, 0, 0), 1.5, 0.0, 3.6, True),
+        # Two join two, which costs (0.125 + 0.05) x 4 machines; two places have 0.95 of the speed:
+        # 2 x ((6 + 2 usd) / 0.95 - 4 usd) is twice that below 2.43.
+        ((2, 2, 0), 2.45, 0.0, 20.0, False),
+        ((2, 2, 0), 2.40, 0.0, 20.0, True),
+    ],
+)
+def test_a_move_must_pay_twice(
+    machines: tuple[int, ...], usd: float, checkpoint_gib: float, deadline_h: float, moves: bool
+) -> None:
+    """2 h of work are left on machines at 3 USD in zone a; zone b costs less."""
+    job = replace(JOB, deadline_h=deadline_h, checkpoint_gib=checkpoint_gib, exchange_gib_per_h=0.0)
+    state = replace(start(job, market()), machines=machines, last=0)
+    here = Observation(launched=(4, 4), steady=(4, 4), life_h=(3.0, 3.0), usd_per_hour=(3.0, usd))
+    held, _ = step(state, here, HALF_H, span)
+    assert held.machines == ((0, 4, 0) if moves else machines)
 
 
 def test_joiners_wait_and_their_island_re_forms() -> None:
