@@ -257,6 +257,31 @@ def test_who_has_more_slack_waits_longer(slack: float, waited_h: float) -> None:
     assert held == [(0, 0, 0), (0, 0, 4)]
 
 
+def test_new_islands_are_where_an_hour_costs_least_with_its_restarts() -> None:
+    """A life of half an hour makes 1.25 USD 1.88, one of three makes 1.30 USD 1.41. Four zones at
+    most hold two machines each.
+    """
+    job = replace(JOB, deadline_h=20.0)
+    short = Observation(launched=(4, 4), steady=(4, 4), life_h=(0.5, 3.0), usd_per_hour=(1.25, 1.3))
+    assert span(start(job, market()), short, HALF_H) == (0, 4, 0)
+    two, many = (2,) * 5, replace(job, machines=10)
+    wide = Observation(launched=two, steady=two, life_h=(3.0,) * 5, usd_per_hour=(1, 5, 2, 3, 4))
+    assert span(start(many, market(5)), wide, HALF_H) == (2, 0, 2, 2, 2, 0)
+
+
+@pytest.mark.parametrize(("ahead_h", "held"), [(0.49, (0, 0, 4)), (0.51, (0, 0, 0))])
+def test_on_demand_machines_are_given_back_half_an_hour_ahead_of_the_pace(
+    ahead_h: float, held: tuple[int, ...]
+) -> None:
+    """24 h of work in 48 begin after 12 and end an hour before: at 29.5 h 12 are done in time."""
+    job = replace(JOB, work_h=24.0, deadline_h=48.0)
+    nobody = Observation(launched=(0, 0), steady=(0, 0), life_h=(3.0, 3.0), usd_per_hour=(1.0, 2.0))
+    state = replace(
+        start(job, market()), machines=(0, 0, 4), last=2, now_h=29.5, done_h=12.0 + ahead_h
+    )
+    assert span(state, nobody, HALF_H) == held
+
+
 def test_on_demand_machines_run_until_spot_machines_have_started() -> None:
     """Zone a comes back at 2 h and has been there for three ticks at 3 h: its machines start beside
     the on-demand ones, which work at 0.95 of the speed for 0.25 h; then all work, at the speed of
