@@ -76,10 +76,10 @@ class Scope(Struct, frozen=True, kw_only=True):
 
     def reason_out(self, charge: Charge) -> str:
         """Say why a charge is left out; empty if it is not."""
-        ends = charge.ends or charge.starts
-        if (self.last and charge.starts >= self.last) or (self.first and ends <= self.first):
+        starts, ends = charge.starts, charge.ends or charge.starts
+        if (self.last and starts >= self.last) or (self.first and starts < self.first >= ends):
             return "outside the period"
-        if (self.first and charge.starts < self.first) or (self.last and ends > self.last):
+        if (self.first and starts < self.first) or (self.last and ends > self.last):
             return "reaches beyond the period"
         lacking = next((f"{k}={v}" for k, v in self.tags if not has_tag(charge, k, v)), "")
         return f"without the tag {lacking}" if lacking else ""

@@ -144,23 +144,38 @@ def test_data_that_moves_is_billed_where_it_leaves() -> None:
     assert moves["gcp/europe-west1"] == pytest.approx(24 * moves["gcp/us-central1"])
 
 
-def test_only_charges_of_a_period_and_with_a_tag(plan: dict[str, Any]) -> None:
-    """The other machine has no tag; tax and credit are of the whole month. What is left out is in
-    no sum.
-    """
+def test_only_charges_with_a_tag(plan: dict[str, Any]) -> None:
+    """The other machine has no tag, nor have tax and credit."""
     tagged = placer.bill(plan, FOCUS, tag="run=4711").to_dict()
     assert [row["what"] for row in tagged["unmatched"]] == ["USW2-EBS:VolumeUsage.gp3"]
     assert tagged["left_out"] == [
         {"kind": "without the tag run=4711", "charges": 3, "usd": pytest.approx(1.322)}
     ]
-    day = placer.bill(plan, FOCUS, period="2026-10-03/2026-10-04").to_dict()
-    assert [row["kind"] for row in day["left_out"]] == ["reaches beyond the period"]
-    assert day["apart"] == []
-    other = placer.bill(plan, FOCUS, period="2026-10-04/2026-10-05", hours=1).to_dict()
-    assert {row["kind"] for row in other["left_out"]} == {
-        "outside the period",
-        "reaches beyond the period",
-    }
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "reason"),
+    [
+        (3, 5, ""),
+        (3, None, ""),
+        (4, None, ""),
+        (5, None, "outside the period"),
+        (2, None, "outside the period"),
+        (2, 3, "outside the period"),
+        (5, 6, "outside the period"),
+        (2, 4, "reaches beyond the period"),
+        (4, 6, "reaches beyond the period"),
+    ],
+)
+def test_the_end_of_a_period_is_not_in_it(
+    plan: dict[str, Any], tmp_path: Path, starts: int, ends: int | None, reason: str
+) -> None:
+    """From the third day to the fifth; a charge may have no end. What is left out is in no sum."""
+    row = dict(rows()[0], ChargePeriodStart=f"2026-10-{starts:02}T00:00:00Z")
+    row["ChargePeriodEnd"] = "" if ends is None else f"2026-10-{ends:02}T00:00:00Z"
+    document = billed(plan, tmp_path, [row], period="2026-10-03/2026-10-05", hours=1)
+    assert [one["kind"] for one in document["left_out"]] == ([reason] if reason else [])
+    assert document["charged_usd"] == (0 if reason else 3.696)
 
 
 def test_another_market_is_the_same_machine_with_a_warning(
