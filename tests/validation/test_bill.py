@@ -128,20 +128,37 @@ def test_hours_that_are_given_count(plan: dict[str, Any], tmp_path: Path) -> Non
     assert not any(row["charges"] for row in billed(plan, tmp_path, taxes, hours=1)["lines"])
 
 
-def test_data_that_moves_is_billed_where_it_leaves() -> None:
-    """Three quarters of it leave Europe, at eight times the price."""
-    data = "gcp/us-central1=1M:move,gcp/europe-west1=3M:move"
-    placed = placer.estimate(
-        "resnet152", workers="gcp/us-west1=2xT4:spot", catalog="erben-2023", data=data
-    )
-    moves = {move.src: move.usd for move in placed.moves}
-    usd_per_hour = placed.usd_per_hour.data
-    document = placer.bill(json.loads(json.dumps(placed.to_dict())), FOCUS, hours=2).to_dict()
-    for place, usd in moves.items():
-        share = usd / fsum(moves.values())
-        predicted = line(document, "egress", place)["predicted_usd"]
-        assert predicted == pytest.approx(2 * share * usd_per_hour)
-    assert moves["gcp/europe-west1"] == pytest.approx(24 * moves["gcp/us-central1"])
+T4_AND_SERVER = "gcp/us-central1=2xT4:spot,gcp/us-central1=1xT4:on-demand,gcp/us-west1=1xT4:spot"
+ISLANDS = "aws/us-east-1=2x(2xH100:8):spot,aws/us-west-2=1x(2xH100:8):spot"
+MOVED = "gcp/us-central1=1M:move,gcp/europe-west1=3M:move"
+
+
+@pytest.mark.parametrize(
+    ("model", "workers", "words", "machines", "egress"),
+    [
+        ("resnet152", "gcp/us-west1=2xT4:spot", {"data": MOVED}, [2], [1 / 25, 24 / 25]),
+        ("resnet152", "gcp/us-west1=2xT4:spot", {"data": "1TB@backblaze/us-west"}, [2], [1]),
+        ("llama-3.2-1b", ISLANDS, {"catalog": "default"}, [4, 2], [0.5, 0.5]),
+        ("roberta-xlm", T4_AND_SERVER, {"exchange": "parameter-server"}, [2, 2, 1], [0.5, 0.5]),
+    ],
+)
+def test_lines_of_a_plan_sum_to_its_price(
+    model: str, workers: str, words: dict[str, Any], machines: list[int], egress: list[float]
+) -> None:
+    """Each machine of an island, a server beside workers of its kind, and what leaves a place: as
+    much each way between two; three quarters of the data that moves leave Europe, at eight times
+    the price; of a store all leaves there.
+    """
+    placed = placer.estimate(model, workers, **{"catalog": "erben-2023", **words}).to_dict()
+    usd = {name: 2 * price for name, price in placed["estimate"]["usd_per_hour"].items()}
+    parts: dict[str, list[float]] = {"compute": [], "egress": []}
+    for one in (lines := placer.bill(placed, FOCUS, hours=2).to_dict()["lines"]):
+        parts[one["component"]].append(one["predicted_usd"])
+    assert [int(one["what"].split(" x ")[0]) for one in lines[: len(machines)]] == machines
+    assert fsum(parts["compute"]) == pytest.approx(usd["compute"])
+    leaves = usd["egress"] + usd["data"]
+    assert parts["egress"] == pytest.approx([share * leaves for share in egress])
+    assert fsum(fsum(each) for each in parts.values()) == pytest.approx(usd["total"])
 
 
 def test_only_charges_with_a_tag(plan: dict[str, Any]) -> None:
@@ -190,22 +207,44 @@ def test_another_market_is_the_same_machine_with_a_warning(
     assert "m5.large in aws/us-west-2 is spot; the plan has on-demand" in warning
 
 
-def test_machines_that_ran_for_unequal_times_are_said(plan: dict[str, Any], tmp_path: Path) -> None:
-    """38.5 h / 7 = 5.5 h, and 11 h of the one in London: (38.5 + 11) / 8 h on average."""
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [
+        (6, []),
+        (
+            11,
+            [
+                "machines ran for unequal times: 5.5 h for m5.large, 11 h for m5.large; the others "
+                "are predicted for the mean"
+            ],
+        ),
+    ],
+)
+def test_machines_that_ran_for_unequal_times_are_said(
+    plan: dict[str, Any], tmp_path: Path, hours: int, words: list[str]
+) -> None:
+    """38.5 h / 7 = 5.5 h, and so many of the one in London: (38.5 + 11) / 8 h on average. A tenth
+    more is not worth a word. The bill is from the first charge of the plan to its last.
+    """
     charges = rows()
-    charges[1]["ConsumedQuantity"] = "11"
+    day = {"ChargePeriodStart": "2026-10-04T12:00:00Z", "ChargePeriodEnd": "2026-10-05T00:00:00Z"}
+    charges[1] |= {"ConsumedQuantity": str(hours), **day}
     document = billed(plan, tmp_path, charges)
-    assert document["hours"] == pytest.approx(49.5 / 8)
-    assert "unequal times: 5.5 h" in document["warnings"][0]
+    assert document["hours"] == pytest.approx((38.5 + hours) / 8)
+    assert document["warnings"] == words
+    assert (document["first"], document["last"]) == (
+        "2026-10-03T00:00:00+00:00",
+        "2026-10-05T00:00:00+00:00",
+    )
 
 
 def test_cores_and_devices_belong_to_the_only_machines_of_a_place(tmp_path: Path) -> None:
     """Google bills cores, memory and devices, and names no type of machine. Their hours are no
-    hours of machines, so the time must be given.
+    hours of machines, so the time must be given. Of machines of one place in two markets each has
+    the charges of its own.
     """
-    placed = placer.estimate(
-        "roberta-xlm", workers="gcp/us-central1=4xT4:spot", catalog="erben-2023"
-    ).to_dict()
+    spot = "gcp/us-central1=4xT4:spot"
+    placed = placer.estimate("roberta-xlm", spot, catalog="erben-2023").to_dict()
     charges = [
         {
             **dict.fromkeys(rows()[0], ""),
@@ -233,6 +272,11 @@ def test_cores_and_devices_belong_to_the_only_machines_of_a_place(tmp_path: Path
     (machines,) = document["lines"]
     assert (machines["charged_usd"], machines["machine_hours"]) == (3.0, None)
     assert [row["component"] for row in document["unmatched"]] == ["other"]
+    both = f"{spot},gcp/us-central1=1xT4:on-demand"
+    placed = placer.estimate("roberta-xlm", both, catalog="erben-2023").to_dict()
+    charges[1]["ChargeDescription"] = "Nvidia Tesla T4 GPU running in Americas"
+    document = billed(placed, tmp_path, charges, hours=10)
+    assert [one["charged_usd"] for one in document["lines"][:2]] == [1.5, 1.5]
 
 
 def test_other_money_is_exchanged_at_a_dated_rate(plan: dict[str, Any], tmp_path: Path) -> None:
@@ -255,7 +299,10 @@ def test_commitments_and_other_costs(plan: dict[str, Any], tmp_path: Path) -> No
     charges[0] |= {"CommitmentDiscountId": "sp-1", "BilledCost": "0"}
     document = billed(plan, tmp_path, charges)
     assert line(document, "compute", "aws/us-west-2")["charged_usd"] == 0
-    assert "effective cost" in document["warnings"][0]
+    assert document["warnings"] == [
+        "1 charges are paid by a commitment, which is billed apart; the effective cost has their "
+        "share"
+    ]
     spread = billed(plan, tmp_path, charges, cost="effective")
     assert line(spread, "compute", "aws/us-west-2")["charged_usd"] == 3.696
     assert spread["warnings"] == []
