@@ -1,6 +1,6 @@
 """What is counted of a step: attention, autocast, layouts, groups, caches; and its seconds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from placer.profiler.devices import Device, device  # noqa: E402
+from placer.profiler.estimate.counters import traffic_counter  # noqa: E402
 from placer.profiler.estimate.counting import count_work  # noqa: E402
 from placer.profiler.estimate.throughput import Constants, Family, Work, constants, step_time  # noqa: E402
 from placer.profiler.workload import Workload  # noqa: E402
@@ -134,6 +135,78 @@ def test_groups_with_and_without_tensor_cores(
     found = (work.blocked_flops, work.grouped_flops)
     assert found == ((flops, 0) if with_tensor_cores else (0, flops))
     assert work.flops == flops
+
+
+def test_a_transposed_convolution_multiplies_each_of_its_inputs() -> None:
+    """8 x 10 x 10 inputs of 3 samples with 4 x 2 x 2 weights each, and as many for the weights."""
+    net = nn.ConvTranspose2d(8, 8, 2, stride=2, groups=2, bias=False)
+    work = count_work(workload(net, (8, 10, 10)), 3, "fp16")
+    assert work.flops == work.blocked_flops == 2 * 2 * (3 * 8 * 10 * 10) * (4 * 2 * 2)
+
+
+def meta(*shape: int, dtype: Any = torch.float32) -> Any:
+    """A tensor without values."""
+    return torch.empty(*shape, device="meta", dtype=dtype)
+
+
+VECTOR, PICTURES, KERNEL = meta(6_000_000), meta(10, 64, 100, 100), meta(64, 64, 3, 3)
+"""24 and 25.6 MB, and weights of 147,456 bytes, which are read in full."""
+CHANNELS_LAST = PICTURES.to(memory_format=torch.channels_last)
+NORM, GRADIENTS = (True, 0.1, 1e-5), ([0], *[[1, 1]] * 3, False, [0, 0], 1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "moved", "largest", "product", "relaid"),
+    [
+        (lambda: VECTOR + meta(6_000_000), 72e6, 24e6, 0, 0),
+        (lambda: VECTOR + VECTOR, 48e6, 24e6, 0, 0),
+        (lambda: meta(1_000_000) + meta(1_000_000), 4e6, 4e6, 0, 0),
+        (lambda: meta(2_000_000) + meta(2_000_000), 16e6, 8e6, 0, 0),
+        (lambda: meta(10, 600_000) + meta(600_000).expand(10, -1), 48.8e6, 24e6, 0, 0),
+        (
+            lambda: nn.functional.embedding(meta(250_000, dtype=torch.long), meta(100_000, 64)),
+            *(128e6 + 2e6 / 3, 64e6, 0, 0),
+        ),
+        (lambda: meta(3000, 2000) @ meta(2000, 3000), 84e6, 36e6, 84e6, 0),
+        (
+            lambda: torch.native_batch_norm(PICTURES, *[None] * 4, *NORM),
+            *(3 * 25.6e6 + 2 * 256 / 3, 25.6e6, 0, 0),
+        ),
+        (
+            lambda: nn.functional.conv2d(PICTURES, KERNEL, padding=1),
+            *(51.2e6 + 147_456, 25.6e6, 51.2e6 + 147_456, 51.2e6),
+        ),
+        (
+            lambda: nn.functional.conv2d(CHANNELS_LAST, KERNEL, padding=1),
+            *(51.2e6 + 147_456, 25.6e6, 51.2e6 + 147_456, 0),
+        ),
+        (
+            lambda: torch.ops.aten.convolution_backward(
+                PICTURES, PICTURES, KERNEL, *GRADIENTS, [True, True, False]
+            ),
+            *(2 * (51.2e6 + 147_456), 25.6e6, 2 * (51.2e6 + 147_456), 102.4e6),
+        ),
+        (
+            lambda: torch.ops.aten.convolution_backward(
+                PICTURES, PICTURES, KERNEL, *GRADIENTS, [False, True, False]
+            ),
+            *(51.2e6 + 147_456, 147_456, 51.2e6 + 147_456, 51.2e6),
+        ),
+    ],
+)
+def test_bytes_of_a_kernel(
+    kernel: Callable[[], Any], moved: float, largest: float, product: float, relaid: float
+) -> None:
+    """What it reads, each argument once, and what it writes; of 4 MB a third comes from memory, of
+    8 MB two thirds, of 12 MB all. A row that is repeated lies there once; of a table as much is
+    read as is picked; a norm reads its pictures twice. Each gradient of a convolution reads both of
+    its arguments. A view moves nothing.
+    """
+    with traffic_counter([KERNEL]) as found:
+        kernel()
+        torch.empty_like(VECTOR).view(2, -1)
+    assert (found.moved_bytes, found.largest_bytes) == (pytest.approx(moved), largest)
+    assert (found.product_bytes, found.relaid_bytes) == (pytest.approx(product), relaid)
 
 
 def a10() -> Device:
