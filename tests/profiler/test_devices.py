@@ -1,12 +1,14 @@
 """The device table: dense figures, names that PyTorch says; and efficiencies of frameworks."""
 
 import csv
+import os
 
 import pytest
 
 from conftest import ROOT
+from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.profiler.devices import device, facts
+from placer.profiler.devices import busy_words, choose_device, device, facts, gpu_name
 from placer.profiler.measured_profile import published_efficiency
 from placer.units import parse_date
 from placer.workload.measurement import PRECISIONS
@@ -58,6 +60,43 @@ def test_missing_units_fall_back_as_in_pytorch() -> None:
     assert (t4.peak("tf32"), t4.peak("bf16")) == (8.1e12, None)
     assert [a10.peak(p) for p in PRECISIONS] == [31.2e12, 62.5e12, 125e12, 125e12]
     assert device("B400") is None
+
+
+@pytest.mark.parametrize(
+    ("share", "name"),
+    [
+        *((None, "A100-40"), (0.81, "A100-40"), (1.14, "A100-40")),
+        *((0.79, "A100-SXM4-40GB"), (1.16, "A100-SXM4-40GB")),
+    ],
+)
+def test_a_slice_of_a_gpu_is_another_device(share: float | None, name: str) -> None:
+    """Its memory is none that error correction and the driver leave of 39.5 GiB."""
+    memory_bytes = None if share is None else share * 39.5 * 2**30
+    assert gpu_name("NVIDIA A100-SXM4-40GB", memory_bytes) == name
+
+
+@pytest.mark.parametrize(
+    ("load", "words"), [(2.9, None), (3.0, "the machine is busy (load 3.0 on 4 CPUs): expect")]
+)
+def test_a_busy_machine_is_said(
+    monkeypatch: pytest.MonkeyPatch, load: float, words: str | None
+) -> None:
+    """From half of four CPUs on, beside this program."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 9.0, 9.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
+    assert (busy_words() or "").startswith(words or "")
+    assert bool(busy_words()) == bool(words)
+
+
+def test_a_gpu_is_found_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two, as on a machine that has them."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    names = (None, "cuda", "cuda:1", "cpu")
+    assert [str(choose_device(name)) for name in names] == ["cuda:0", "cuda:0", "cuda:1", "cpu"]
+    with pytest.raises(PlacerError, match=r"no device 'cuda:2': PyTorch \S+ sees 2 CUDA devices"):
+        choose_device("cuda:2")
 
 
 def test_published_efficiency_of_a_shipped_model() -> None:

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from placer.market.catalog import Catalog  # noqa: E402
 from placer.profiler.builtin import builtin  # noqa: E402
-from placer.profiler.profiling import _counted  # noqa: E402
+from placer.profiler.profiling import Profiling, _counted  # noqa: E402
+from placer.profiler.steps.session import Findings, Plan  # noqa: E402
+from placer.profiler.steps.timing import QUICK, Timing  # noqa: E402
 from placer.profiler.workload import Workload, gradient_sizes  # noqa: E402
 
 torch.set_num_threads(1)
@@ -97,3 +100,44 @@ def test_a_large_model_is_counted_on_the_meta_device() -> None:
         model = builtin("transformer-560m")
     sizes = gradient_sizes(model)
     assert (sizes.tensors, sizes.bytes_fp32) == (394, 2_240_569_928)
+
+
+def timing(batch_size: int, seconds: float, accumulation: int = 1) -> Timing:
+    """A batch size that was measured to the end: six steps that take as long."""
+    found = Timing(batch_size=batch_size, accumulation=accumulation, done=True)
+    for _ in range(6):
+        found.add([{"step": seconds}])
+    return found
+
+
+def test_a_measurement_has_what_was_found_and_its_share_of_loading(default: Catalog) -> None:
+    """Batches of 8 do 50 samples/s, of 4 only 40, of 16 failed first. A sample is loaded in 10 ms:
+    of four batches of 8 in 0.32 s beside a step of 0.6 s, of one in 0.08 s beside 0.16 s. The
+    precision at work is partial; one without a step is not there yet.
+    """
+    each = {4: timing(4, 0.1), 8: timing(8, 0.16)}
+    failed = {32: "too large", 16: "no room"}
+    first = Findings(precision="fp32", timings=each, failed=failed, accumulated=timing(8, 0.6, 4))
+    second, third = Findings(precision="bf16", timings=dict(each)), Findings(precision="fp16")
+    found = Profiling(
+        subject=workload(nn.Linear(4, 1)),
+        plan=Plan(device=CPU, precisions=("fp32", "bf16"), effort=QUICK, threads=1),
+        catalog=default,
+        command="placer profile",
+        findings=[first, second],
+        loading_seconds_per_sample=0.01,
+    )
+    whole, at_work = found.measurements
+    assert [(point.batch_size, point.accumulation) for point in whole.points] == [
+        *((4, 1), (8, 1), (8, 4))
+    ]
+    assert (whole.knee_batch_size, whole.largest_batch_size, whole.gpu) == (8, 8, "CPU-1")
+    assert (whole.failed_batch_size, whole.failure) == (16, "no room")
+    assert (at_work.failed_batch_size, at_work.failure) == (None, None)
+    assert (whole.partial, at_work.partial) == (False, True)
+    assert whole.loading_share == pytest.approx(0.32 / 0.92)
+    assert at_work.loading_share == pytest.approx(0.08 / 0.24)
+    found.findings.append(third)
+    assert [row.partial for row in found.measurements] == [False, False]
+    each[4].done = False
+    assert found.measurements[0].partial
