@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.cli.measure import calibration
 from placer.errors import PlacerError
 from placer.profiler.host import averaging
-from placer.profiler.host.averaging import HostMeasurement, HostPoint
+from placer.profiler.host.averaging import HostMeasurement, HostPoint, SumPoint
 from placer.profiler.host.overlay import (
     ALIKE,
     REFERENCE_S_PER_GB,
@@ -24,6 +24,7 @@ from placer.profiler.host.overlay import (
     fit,
     host_report,
 )
+from placer.records import replace
 from placer.workload.constants import PUBLISHED
 
 TODAY = "2026-11-21"
@@ -76,38 +77,50 @@ def test_exact_points_give_their_costs(s_per_gb: float, us_per_tensor: float) ->
     assert found.relative_residual < 1e-6
 
 
-@settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), s_per_gb=st.floats(1, 10), us_per_tensor=st.floats(10, 100))
-def test_noisy_points_give_costs_within_their_noise(
-    seed: int, s_per_gb: float, us_per_tensor: float
-) -> None:
-    """Up to 10 % of noise on each point cannot move a nonnegative fit of well separated costs by
-    more than 50 %; order is kept.
+def test_intervals_hold_the_costs_in_nine_of_ten_measurements() -> None:
+    """Nine points with 5 % of noise each, drawn 400 times: 360 intervals hold 3 s/GB, and as many
+    50 us a tensor; one more or less in 40 is chance. The mean of normal residuals is 0.8 of their
+    deviation, of which two costs take up a part: 5 % x 0.8 x (7 / 9)^(1/2) = 3.5 %.
     """
-    draw = random.Random(seed)
-    found = fit(
-        [
-            (
-                size,
-                count,
-                (s_per_gb * size / 1e9 + us_per_tensor * 1e-6 * count) * draw.uniform(0.9, 1.1),
-            )
-            for size, count in GRID
-        ]
-    )
-    assert found.s_per_gb.value == pytest.approx(s_per_gb, rel=0.5)
-    assert 0 <= found.s_per_gb.low <= found.s_per_gb.value <= found.s_per_gb.high
-    assert 0 <= found.s_per_tensor.low <= found.s_per_tensor.value <= found.s_per_tensor.high
-    assert found.relative_residual < 0.2
+    draw, held, residual = random.Random(1), [0, 0], 0.0
+    for _ in range(400):
+        found = fit([(size, n, (3e-9 * size + 5e-5 * n) * draw.gauss(1, 0.05)) for size, n in GRID])
+        costs = found.s_per_gb, found.s_per_tensor
+        for which, (cost, true) in enumerate(zip(costs, (3, 5e-5), strict=True)):
+            assert 0 <= cost.low <= cost.value <= cost.high
+            held[which] += cost.low <= true <= cost.high
+        residual += found.relative_residual / 400
+    assert held == [pytest.approx(360, abs=10)] * 2
+    assert residual == pytest.approx(0.035, abs=0.002)
 
 
 def test_a_cost_that_would_be_negative_is_zero() -> None:
     """More tensors took less time: seconds a tensor are 0, and 3 s/GB lie between what the points
-    say, 3.1 and 2.9.
+    say, 3.1 and 2.9. So are seconds a GB where larger gradients took less.
     """
     found = fit([(1e9, 10, 3.1), (1e9, 1000, 2.9), (2e9, 10, 6.2), (2e9, 1000, 5.8)])
     assert found.s_per_tensor.value == 0.0
     assert found.s_per_gb.value == pytest.approx(3.0, abs=0.02)
+    found = fit([(1e6, 100, 3.1), (1e9, 100, 2.9), (1e6, 200, 6.2), (1e9, 200, 5.8)])
+    assert found.s_per_gb.value == 0.0
+    assert found.s_per_tensor.value == pytest.approx(0.03, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        ([(1e9, 1, 1.0), (2e9, 1, 2.0)], "2 points are too few for two costs"),
+        ([(1e9, 1, 1.0), (2e9, 1, 0.0), (1e9, 9, 2.0)], "a measured point is not above 0"),
+        ([(1e9, 1, 1.0), (2e9, 1, math.inf), (1e9, 9, 2.0)], "a measured point is not above 0"),
+        ([(1e9, 1, 1.0), (2e9, 2, 2.0), (3e9, 3, 3.1)], "cannot separate the cost of a GB"),
+    ],
+)
+def test_points_that_tell_no_costs_are_refused(
+    points: list[tuple[float, float, float]], says: str
+) -> None:
+    """Too few, without time or end, or all of one size of tensors."""
+    with pytest.raises(PlacerError, match=says):
+        fit(points)
 
 
 def test_a_host_like_the_reference_has_the_published_constants() -> None:
@@ -123,7 +136,9 @@ def test_a_host_like_the_reference_has_the_published_constants() -> None:
 
 @given(factor=st.floats(0.1, 10))
 def test_constants_scale_with_the_arithmetic(factor: float) -> None:
-    """A host that is twice as slow takes twice as long per GB; its spread is at least `ALIKE`."""
+    """A host that is twice as slow takes twice as long per GB. Its spread in logarithms is that of
+    the published ones, of the fit (2 %) and of hosts that are alike, as of independent ones.
+    """
     report = host_report(
         synthetic(REFERENCE_S_PER_GB * factor, REFERENCE_S_PER_TENSOR), "t4", TODAY
     )
@@ -132,8 +147,29 @@ def test_constants_scale_with_the_arithmetic(factor: float) -> None:
         PUBLISHED.hosts["a10"].s_per_gb_sent * factor, rel=1e-3
     )
     _, slow, fast = report.overlay.calibration.spreads["t4"]
-    assert slow >= ALIKE
-    assert slow * fast == pytest.approx(1.0)
+    _, most, least = PUBLISHED.averaging_spread
+    half = math.hypot(math.log(most / least) / 2, 0.02, math.log(ALIKE))
+    assert (slow, fast) == pytest.approx((math.exp(half), math.exp(-half)))
+
+
+def test_the_sum_on_the_most_threads_is_the_servers() -> None:
+    """4 gradients of 1,000 values, 16,000 bytes in 2 ms on two threads: 4 MB/s each; 2 MB/s in the
+    slowest round of 4 ms, 8 MB/s in the quickest. One thread does less, and FP32 does not count.
+    """
+    seconds: dict[str, Any] = {"seconds": 2e-3, "least_s": 1e-3, "most_s": 4e-3, "rounds": 5}
+    sums = [
+        SumPoint(compression=kind, threads=threads, values=1000, gradients=4, **seconds)
+        for kind, threads in (("fp16", 1), ("fp16", 2), ("none", 4))
+    ]
+    measured = replace(synthetic(3.0, 5e-5, partial=True), sums=tuple(sums))
+    report = host_report(measured, "t4", TODAY)
+    assert report.overlay.calibration.services.server_sum_bytes_per_s == pytest.approx(4e6)
+    told = report.to_dict()["report"]
+    row = told["fitted"][-1]
+    assert [row[name] for name in ("value", "low", "high", "runs")] == pytest.approx(
+        [4e6, 2e6, 8e6, 5]
+    )
+    assert told["warnings"][1:] == ["stopped by Ctrl-C: fewer rounds than asked for"]
 
 
 def test_messages_hold_the_gradient() -> None:
