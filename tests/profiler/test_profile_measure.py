@@ -187,6 +187,24 @@ def test_a_batch_that_would_fill_the_host_is_not_tried(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
+    ("target", "seconds", "batches", "too_many"),
+    [(64, 3.0, 8, 0), (57, 3.0, 8, 0), (64, 0.95, 3, 8), (64, 0.1, 1, 8), (None, 3.0, 1, 0)],
+)
+def test_batches_of_a_step_are_those_that_there_is_time_for(
+    target: int | None, seconds: float, batches: int, too_many: int
+) -> None:
+    """A batch of 8 takes 0.1 s, and three steps are needed at least."""
+    timing = Timing(batch_size=8)
+    timing.add([{"step": 0.1}])
+    plan = Plan(device=CPU, precisions=("fp32",), effort=SHORT, target_batch_size=target)
+    found = Findings(precision="fp32", timings={8: timing})
+    session = Session(subject=convolutions(), plan=plan)
+    assert session._accumulation(found, seconds) == batches
+    words = f"accumulation was measured over {batches} batches, not {too_many}, for lack of time"
+    assert found.notes == ([f"fp32: {words}"] if too_many else [])
+
+
+@pytest.mark.parametrize(
     "error",
     [
         MemoryError(),

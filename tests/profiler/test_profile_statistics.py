@@ -84,10 +84,12 @@ class Device:
 
     def __init__(self, room: int) -> None:
         self.room, self.findings, self.tried = room, Findings(precision="fp32"), list[int]()
+        self.parts: list[int] = []
 
     def probe(self, size: int, share: float) -> None:
-        """Take (10 + size) / 100 seconds for a step."""
+        """Take (10 + size) / 100 seconds for a step; note which part of 1e9 s it may take."""
         self.tried.append(size)
+        self.parts.append(round(1e9 / share) if share else 0)
         if size > self.room:
             raise OutOfMemory("no room")
         self.findings.timings[size] = timing(size, (10 + size) / 100)
@@ -101,16 +103,20 @@ def test_batch_sizes_are_doubled_until_more_brings_nothing() -> None:
     device = Device(room=10**6)
     search(device.probe, device.findings, 1e9, clock=lambda: 0.0)
     assert device.tried == [2**k for k in range(11)]
+    assert device.parts == [*range(13, 5, -1), 5, 5, 5]
     assert device.findings.knee == 256
     assert is_flat(device.findings.rates)
 
 
 def test_memory_that_runs_out_is_halved_into() -> None:
-    """Room for 43: 64 fails, then 48 fails, 40 fits, 44 fails: three halvings leave a gap of 4."""
+    """Room for 43: 64 fails, then 48 fails, 40 fits, 44 fails: three halvings leave a gap of 4. The
+    time is shared among twelve sizes and what comes later, then among the halvings.
+    """
     device = Device(room=43)
     search(device.probe, device.findings, 1e9, clock=lambda: 0.0)
     assert device.tried == [1, 2, 4, 8, 16, 32, 64, 48, 40, 44]
     assert (max(device.findings.rates), min(device.findings.failed)) == (40, 44)
+    assert device.parts == [*range(13, 6, -1), 4, 3, 2]
 
 
 def test_given_batch_sizes_that_do_not_fit_are_halved() -> None:
@@ -121,6 +127,7 @@ def test_given_batch_sizes_that_do_not_fit_are_halved() -> None:
     search(device.probe, device.findings, 1e9, sizes=(128, 64), clock=lambda: 0.0)
     assert device.tried == [64, 32, 16, 24, 20, 22]
     assert sorted(device.findings.rates) == [16, 20]
+    assert device.parts == [3, 4, 4, 4, 3, 2]
 
 
 @given(st.integers(1, 5_000))
@@ -139,12 +146,15 @@ def test_the_largest_batch_is_known_to_an_eighth(room: int) -> None:
 
 def test_larger_batches_need_time() -> None:
     """A step of b samples takes (10 + b) / 100 s. After 1 (0.11 s), five steps of 2 may take 2 x
-    0.11 x 5 = 1.1 s: not in 1 s.
+    0.11 x 5 = 1.1 s: not in 1 s. No larger batch than the target of 3 was wanted anyway.
     """
     device = Device(room=10**6)
     search(device.probe, device.findings, 1.0, clock=lambda: 0.0)
     assert device.tried == [1]
     assert "above 1" in device.findings.notes[0]
+    device = Device(room=10**6)
+    search(device.probe, device.findings, 1.1, most=3, clock=lambda: 0.0)
+    assert (device.tried, device.findings.notes) == ([1, 2], [])
 
 
 class Script:
@@ -179,23 +189,43 @@ def test_equal_steps_need_six_blocks() -> None:
 
 
 def test_time_ends_a_measurement() -> None:
-    """Steps of 1 and 2 s in turn never agree to 1 %; in 20 s fit the warm-up (6 s at most) and some
-    more steps.
+    """Steps of 1 and 2 s in turn never agree to 1 %. The warm-up of 6 s and eight steps take 18 s;
+    with a ninth as long as those, 18 x 9 / 8, it would be more than 20 s.
     """
     step, found = Script(*([1.0, 2.0] * 50)), Timing(batch_size=1)
     measure(step, Stopwatch(), found, Effort(half_width=0.01, seconds=20.0), clock=lambda: step.now)
-    assert step.now <= 20.0
-    assert len(found.blocks) >= 6
+    assert (step.now, len(found.blocks)) == (18.0, 8)
 
 
-def test_the_number_of_steps_can_be_given() -> None:
-    """Short steps make blocks: ten steps of 1 ms are one block of ten."""
+@pytest.mark.parametrize(
+    ("seconds", "steps", "blocks", "each"),
+    [(60.0, 10, 1, 10), (60.0, None, 6, 50), (0.4, None, 6, 20)],
+)
+def test_short_steps_make_blocks(seconds: float, steps: int | None, blocks: int, each: int) -> None:
+    """Of 1 ms: as many as were asked for; else of 0.1 s, or a twentieth of the time, and of no more
+    than fifty.
+    """
     step, found = Script(0.001), Timing(batch_size=1)
-    measure(
-        step,
-        Stopwatch(),
-        found,
-        Effort(half_width=0.01, seconds=60.0, steps=10),
-        clock=lambda: step.now,
-    )
-    assert (len(found.blocks), len(found.steps["step"])) == (1, 10)
+    effort = Effort(half_width=0.01, seconds=seconds, steps=steps)
+    measure(step, Stopwatch(), found, effort, clock=lambda: step.now)
+    assert (len(found.blocks), len(found.steps["step"])) == (blocks, blocks * each)
+
+
+def test_a_point_has_medians_quartiles_and_rates() -> None:
+    """Seven steps of 0.1 to 0.7 s and two batches of four: 8 / 0.4 samples/s; all seven on one side
+    of the median has 2 / 128. At 1 GFLOP a sample they reach 20 of 100 GFLOP/s.
+    """
+    found = Timing(batch_size=4, accumulation=2, device_memory_bytes=5, host_memory_bytes=7)
+    for tenths in range(1, 8):
+        found.add([{"forward": tenths / 20, "step": tenths / 10}])
+    point = found.point(1e9, 1e11)
+    assert (point.samples_per_second, point.low, point.high) == pytest.approx((20, 8 / 0.7, 80))
+    assert (point.confidence, point.steps, point.partial) == (126 / 128, 7, True)
+    step = point.step
+    assert (step.low, step.median, step.high) == pytest.approx((0.25, 0.4, 0.55))
+    assert point.forward is not None
+    assert (point.forward.median, point.backward) == (pytest.approx(0.2), None)
+    assert (point.device_memory_bytes, point.host_memory_bytes) == (5, 7)
+    assert point.fraction_of_peak == pytest.approx(0.2)
+    for flops, peak in ((None, 1e11), (1e9, None)):
+        assert found.point(flops, peak).fraction_of_peak is None
