@@ -96,6 +96,7 @@ def test_an_estimate_by_hand(small: Estimate) -> None:
     ]
     assert "half-precision weights" not in parts
     assert small.device_memory_bytes == round(sum(parts.values()))
+    assert {fit.largest_microbatch for fit in small.fits} == {2**20}  # more is not looked for
 
 
 def test_counts_are_those_of_a_real_pass() -> None:
@@ -200,6 +201,50 @@ COUNTED = Counts(
     buffer_bytes=10**6,
     matrix_elements=2 * 10**8,
 )
+
+
+def test_components_by_hand() -> None:
+    """Ten samples under autocast: two bytes of each matrix element beside the weights; of the 2.001
+    GB that FP32 would save 0.6; twice the largest result of 1 MB a sample; a tenth of all above.
+    """
+    kept = OptimizerState(name="given", bytes=5 * 10**9, source="-")
+    parts = {part.name: part for part in components(COUNTED, 10, "fp16", 10**9, kept)}
+    sizes = {
+        "weights": 1.001e9,
+        "gradients": 1e9,
+        "optimizer": 5e9,
+        "half-precision weights": 4e8,
+        "activations": 0.6 * 2.001e9,
+        "workspace": 2e7,
+    }
+    sizes |= {"fragmentation": sum(sizes.values()) / 10, "framework": 0.75e9}
+    assert {name: part.bytes for name, part in parts.items()} == pytest.approx(sizes)
+    grow = {name: part.per_sample for name, part in parts.items() if part.per_sample}
+    each = {"activations": 1.2e8, "workspace": 2e6, "fragmentation": 1.22e7}
+    assert grow == pytest.approx(each)
+
+
+def test_a_large_model_takes_as_many_samples_as_fit_the_least_gpu(default: Catalog) -> None:
+    """Of 32 samples, 13 fit it: the profile has 8, and its GPU the rate with 8; larger ones have
+    more at once. The host needs 50 bytes for each parameter, 4 GB at least.
+    """
+    with torch.device("meta"):
+        net = nn.Sequential(nn.Linear(4, 50_000_000), nn.ReLU(), nn.Linear(50_000_000, 1))
+    work = workload(net, (4,))
+    found = estimate(work, default)
+    least, (roomy, *_) = found.least_microbatch, found.fits
+    assert (least, roomy.largest_microbatch, found.microbatch) == (8, 13, 32)
+    profile, alone = found.to_profile(), estimate(work, default, 8)
+    assert (profile.microbatch, profile.target_batch_size) == (8, 32_768)
+    assert profile.device_memory_bytes == alone.device_memory_bytes < found.device_memory_bytes
+    rate, same = (next(r for r in e.rates if r.gpu == roomy.gpu) for e in (found, alone))
+    assert rate == same
+    assert {"16", "32"} <= {r.source.split("fp16, ")[1].split()[0] for r in found.rates}
+    parameters = 300_000_001  # four inputs, a bias and an output of each, and a bias
+    assert profile.host_memory_bytes == 50 * parameters
+    few = workload(nn.Linear(8, 1), (8,), target_batch_size=512, microbatch=4)
+    made = estimate(few, default).to_profile()
+    assert (made.host_memory_bytes, made.target_batch_size, made.microbatch) == (4 * 10**9, 512, 4)
 
 
 @given(
