@@ -17,7 +17,12 @@ from plain_torch import digests  # noqa: E402
 from run_plans import A, B, document, islands  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
-from placer.launch.runtime.training.checkpoint import Checkpoints  # noqa: E402
+from placer.launch.runtime.training.checkpoint import (  # noqa: E402
+    CheckpointException,
+    Checkpoints,
+    _cause,
+    _loss,
+)
 
 torch.set_num_threads(1)
 STRATEGIES = {
@@ -160,3 +165,32 @@ def test_regions_that_drift_apart_keep_more(tmp_path: Path) -> None:
             (folder / "identity.json").write_text("{}")
         place._tidy()
         assert place.steps() == left
+
+
+FULL = OSError(28, "No space left on device")
+OVER_IT = RuntimeError("PyTorchStreamWriter failed")
+OVER_IT.__cause__ = FULL
+AFTER_IT = RuntimeError("another try failed")
+AFTER_IT.__context__ = OVER_IT
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FULL, "No space left on device"),
+        (OVER_IT, "No space left on device"),
+        (AFTER_IT, "No space left on device"),
+        (CheckpointException("", {1: (AFTER_IT, None)}), "No space left on device"),
+        (pickle.UnpicklingError("its metadata names os.system"), "its metadata names os.system"),
+        (OSError("of no number"), "of no number"),
+        (RuntimeError("sizes\n  differ " + "x" * 200), "sizes differ " + "x" * 147),
+    ],
+)
+def test_a_checkpoint_that_fails_says_what_the_system_said(error: Any, words: str) -> None:
+    """What torch puts over it is left out, on whichever rank; else its first 160 characters. Only
+    words of a connection tell of a lost process.
+    """
+    assert _cause(error) == words
+    assert _loss(error) is None
+    gone = _loss(RuntimeError("[pair.cc:547] Connection closed by peer"))
+    assert str(gone) == "rank None: [pair.cc:547] Connection closed by peer"
