@@ -4,6 +4,7 @@ calibration they become.
 
 import json
 import math
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -248,7 +249,9 @@ def test_wrong_words_are_refused_before_anything_is_measured(words: list[str], s
 
 
 def test_the_command_measures_averages_and_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here of small gradients: the document has both, the sums for each compression."""
+    """Here of small gradients: the document has both, the sums for each compression on one thread
+    and on all, of four gradients of 10,000 values.
+    """
     pytest.importorskip("torch")
     monkeypatch.setitem(averaging.SIZES, "quick", (2e5, 4e5))
     monkeypatch.setitem(averaging.SECONDS, "quick", 0.0)
@@ -257,7 +260,10 @@ def test_the_command_measures_averages_and_sums(monkeypatch: pytest.MonkeyPatch)
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     assert document["server_sum_bytes_per_s"] > 0
-    assert {row["compression"] for row in document["report"]["exchange"]["sums"]} == {
-        "fp16",
-        "none",
+    sums = document["report"]["exchange"]["sums"]
+    threads = {1, min(os.cpu_count() or 1, averaging.MOST_THREADS)}
+    assert {(row["compression"], row["threads"]) for row in sums} == {
+        (kind, count) for kind in ("fp16", "none") for count in threads
     }
+    assert all(row["least_s"] <= row["seconds"] <= row["most_s"] for row in sums)
+    assert {row["values"] * row["gradients"] for row in sums} == {40_000}

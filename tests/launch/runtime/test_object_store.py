@@ -4,6 +4,7 @@ damaged objects.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from threading import Thread
 from typing import Any
 
@@ -75,7 +76,7 @@ def store(faults: tuple[Faults, str], monkeypatch: pytest.MonkeyPatch) -> Object
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setattr(object_store, "FIRST_WAIT_S", 0.001)
     faults[0].next = []
-    made = ObjectStore("plan", faults[1], Meter(), timeout_s=1.0)
+    made = ObjectStore("plan", faults[1], Meter(), timeout_s=1.0, way=("a", "b"))
     made.create()
     made.meter.clear()
     return made
@@ -83,7 +84,7 @@ def store(faults: tuple[Faults, str], monkeypatch: pytest.MonkeyPatch) -> Object
 
 def test_every_request_is_counted_by_kind(store: ObjectStore) -> None:
     """A write, a read, a read that finds nothing, a list, one delete of two objects; the
-    bucket may exist already.
+    bucket may exist already. Its 3 bytes went there once, and came back twice.
     """
     store.create()
     store.put("run/0/gradient-1", b"abc", members="[1]")
@@ -94,6 +95,7 @@ def test_every_request_is_counted_by_kind(store: ObjectStore) -> None:
     assert store.list("run/0/") == ["run/0/gradient-1"]
     store.delete(["run/0/gradient-1", "run/0/mean"])
     assert store.list("run/") == []
+    assert dict(store.meter.bytes) == {("a", "b"): 3, ("b", "a"): 6}
     counts = {"create": 1, "write": 1, "read": 2, "poll": 1, "list": 2, "delete": 1}
     assert dict(store.meter.requests) == counts
 
@@ -179,9 +181,18 @@ def _message(url: str) -> str:
     return caught.value.message
 
 
-def test_usual_addresses_are_taken() -> None:
-    """Ports, paths and IPv6."""
-    for url in ("http://127.0.0.1:5000", "https://s3.example/path", "http://[::1]:9000"):
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        *((f"http://{usual}", "") for usual in ("127.0.0.1:5000", "s3.example/path", "[::1]:9000")),
+        *((url, "is no address") for url in ("ftp://s3.example", "http://", "s3.example")),
+        *((f"https://s3.example:{port}", "is no address") for port in (0, 99_999)),
+        *((f"https://{it}", "has a user, password, query") for it in ("me@s3", "s3?a=b", "s3#a")),
+    ],
+)
+def test_usual_addresses_are_taken(url: str, words: str) -> None:
+    """Ports, paths and IPv6, of http or https; nothing that S3 does not send."""
+    with pytest.raises(PlacerError, match=words) if words else nullcontext():
         check_endpoint(url)
 
 

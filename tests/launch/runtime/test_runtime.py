@@ -59,6 +59,9 @@ def check_synchronous(
     vector, losses = synchronous(samples)
     assert len(digests(records, workers)) == 1
     torch.testing.assert_close(ends(records)[0], vector, **TOLERANCE)
+    for step in (record for record in records if record["kind"] == "step"):
+        assert 0 <= step["calculation_s"] + sum(step["exchange_s"].values()) <= step["step_s"]
+        assert 0 <= step["wire_s"] <= step["step_s"]
     found = compared(told, folder, records)["losses"]
     assert [row["loss"] for row in found] == pytest.approx(losses, rel=1e-4)
     return records
