@@ -5,6 +5,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,14 @@ from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.launch.shaped_network import ENVIRONMENT, Shape, open_network
 from placer.launch.shaped_network.network import shapes_between
-from placer.launch.shaped_network.router import MOST_QUEUED_BYTES, Card, Link, Outlet, Queues
+from placer.launch.shaped_network.router import (
+    MOST_QUEUED_BYTES,
+    Card,
+    Link,
+    Outlet,
+    Queues,
+    Router,
+)
 
 HERE = ROOT / "tests"
 PAIR = 2.5
@@ -175,23 +183,73 @@ def test_a_full_queue_drops_what_comes() -> None:
     assert queues.dropped == 1
 
 
-def tcp_packet(ack: int, payload: bytes = b"", flags: int = 0x10) -> bytes:
-    """As a TUN device gives it: its own header, IP, TCP with a checksum that is not worked out."""
-    inner = struct.pack("!HHIIBBHHH", 5000, 6000, 1, ack, 5 << 4, flags, ack % 1000, 0, 0) + payload
-    outer = struct.pack(
-        "!BBHHHBBH4s4s",
-        0x45,
-        0,
-        20 + len(inner),
-        0,
-        0,
-        64,
-        6,
-        0,
-        bytes((10, 1, 0, 1)),
-        bytes((10, 2, 0, 1)),
-    )
-    return bytes((1, 0, 0, 0, 0, 0, 20, 0, 16, 0)) + outer + inner
+SENDER, RECEIVER = bytes((10, 1, 0, 1)), bytes((10, 2, 0, 1))
+
+
+def ip_packet(inner: bytes, protocol: int, options: int = 0, segment: int = 0) -> bytes:
+    """As a TUN device gives it: its own header, with the size of segments that a card would cut it
+    into, and IP with some words of options.
+    """
+    told = struct.pack("<BBHHHH", 1, bool(segment), 0, segment, 20, 16)
+    size, kind = 20 + 4 * options + len(inner), 0x45 + options
+    outer = struct.pack("!BBHHHBBH4s4s", kind, 0, size, 0, 0, 64, protocol, 0, SENDER, RECEIVER)
+    return told + outer + bytes(4 * options) + inner
+
+
+def tcp_packet(
+    ack: int, payload: bytes = b"", flags: int = 0x10, port: int = 5000, words: int = 5, **more: int
+) -> bytes:
+    """TCP with a header of some words and a checksum that is not worked out."""
+    figures = (port, 6000, 1, ack, words << 4, flags, ack % 1000, 0, 0)
+    header = struct.pack("!HHIIBBHHH", *figures) + bytes(4 * words - 20)
+    return ip_packet(header + payload, 6, **more)
+
+
+@pytest.mark.parametrize(
+    ("packets", "counted", "streams"),
+    [
+        ([tcp_packet(1, bytes(100))], 140, 1),
+        ([tcp_packet(1, bytes(100), segment=40)], 100 + 3 * 40, 1),
+        ([tcp_packet(1, bytes(300), segment=300, words=8, options=1)], 300 + 24 + 32, 1),
+        ([tcp_packet(1)], 0, 0),
+        ([tcp_packet(1, flags=flag) for flag in (0x12, 0x11, 0x14)], 3 * 40, 1),
+        ([tcp_packet(n, bytes(9)) for n in (1, 2)], 98, 1),
+        ([tcp_packet(1, bytes(9), port=port) for port in (1, 2)], 98, 2),
+        ([ip_packet(bytes(30), 17)] * 2, 100, 1),
+        ([ip_packet(bytes((port,)) * 30, 17) for port in (1, 2)], 100, 2),
+        ([ip_packet(bytes((port,)) * 30, 1) for port in (1, 2)], 100, 1),
+        ([tcp_packet(1, bytes(9)).replace(RECEIVER, bytes(4))], None, 0),
+        ([b"\0" * 10 + b"\x60" + tcp_packet(1, bytes(9))[11:]], None, 0),
+    ],
+)
+def test_what_a_router_counts_and_where_it_sends(
+    packets: list[bytes], counted: int | None, streams: int
+) -> None:
+    """Payload, and the headers of each segment that a card would cut: 20 bytes of IP and of TCP
+    without options. Confirmations alone carry nothing, and wait for no bucket; a begin, an end and
+    a reset do. Streams have their ports in TCP and UDP. What goes nowhere, or is not IP version 4,
+    is lost.
+    """
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2)]
+    for own, _ in pairs:
+        own.setblocking(False)
+    tuns = [own.fileno() for own, _ in pairs]
+    ways = {(0, 1): (1000.0, 2500.0, 0.5), (1, 0): (1000.0, 2500.0, 0.5)}
+    router = Router(tuns, [SENDER, RECEIVER], [1e9, 1e9], ways)
+    for packet in packets:
+        pairs[0][1].send(packet)
+    before = time.monotonic()
+    router.actions[tuns[0]]()
+    due = router.queues.run(before)
+    assert due is None if counted is None else due is not None and (due < before + 0.6)
+    router.queues.run(before + 1e3)
+    assert len(router.queues.streams) == streams
+    assert (router.links[0, 1].sent_bytes, router.links[1, 0].sent_bytes) == (counted or 0, 0)
+    if counted is not None:
+        assert [pairs[1][1].recv(1000) for _ in packets] == packets
+    for sockets in pairs:
+        for end in sockets:
+            end.close()
 
 
 def test_data_that_was_overtaken_gets_the_last_confirmation() -> None:
