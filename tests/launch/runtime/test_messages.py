@@ -1,5 +1,6 @@
 """Messages of an exchange: their size, what they lose, and how that comes later."""
 
+import math
 from typing import Any
 
 import pytest
@@ -26,8 +27,10 @@ def test_a_plan_too_coarse_for_its_exchange_is_refused(compression: str) -> None
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(COARSE), st.integers(0, 99))
 def test_messages_have_their_size_and_come_back(elements: int, compression: str, seed: int) -> None:
-    """A message has the bytes that are allocated for it, and its vector the same length; INT4 is
-    off by half a step of a fourteenth of the largest value.
+    """A message has the bytes that are allocated for it, and its vector the same length. INT4 and
+    INT8 are off by half a step, of 7 and 127 up to the largest value; a step of INT8 has 8 bits. A
+    sparse message has 64 of 4,096 values, with their signs, and the mean of the smaller and of the
+    larger ones.
     """
     vector = torch.randn(elements, generator=torch.Generator().manual_seed(seed))
     codec = Codec(compression)
@@ -35,13 +38,24 @@ def test_messages_have_their_size_and_come_back(elements: int, compression: str,
     assert len(message) == codec.size(elements) == len(codec.empty(elements))
     back = codec.decode(message, elements)
     assert len(back) == elements
-    if elements and compression == "int4":
-        assert float((back - vector).abs().max()) <= float(vector.abs().max()) / 14 * (1 + 1e-5)
+    if elements and compression != "sparse":
+        steps = 14 if compression == "int4" else 254
+        assert float((back - vector).abs().max()) <= float(vector.abs().max()) / steps * (1 + 2**-8)
+    if compression == "sparse":
+        assert int((back != 0).sum()) == elements // 4_096 * 64 + math.ceil(elements % 4_096 / 64)
+        assert float(back.abs().sum()) == pytest.approx(float(vector[back != 0].abs().sum()))
     if elements >= 4_096 and compression == "sparse":
         kept = back[:4_096] != 0
-        assert int(kept.sum()) == 64
         assert float(vector[:4_096][kept].abs().min()) >= float(vector[:4_096][~kept].abs().max())
         assert bool((back[:4_096][kept].sign() == vector[:4_096][kept].sign()).all())
+
+
+def test_halves_are_clamped_to_their_range() -> None:
+    """65,504 is the largest; 11 bits are kept."""
+    vector, codec = torch.tensor([1e9, -1e9, 0.1]), Codec("fp16")
+    assert codec.decode(codec.encode(vector)).tolist() == pytest.approx(
+        [65504, -65504, 0.1], rel=2**-11
+    )
 
 
 @settings(deadline=None)

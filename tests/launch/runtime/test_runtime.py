@@ -67,6 +67,81 @@ def check_synchronous(
     return records
 
 
+def logged(number: int, rank: int, sent: int = 132, **words: Any) -> dict[str, Any]:
+    """A step of one of two workers as it is logged: the first calculates for 1 s of 3, the other
+    for 2 s of 3.5; ten times as long in the first step.
+    """
+    slow, (calculation_s, step_s) = 1 if number else 10, [(1, 3), (2, 3.5)][rank]
+    seconds = {"calculation_s": slow * calculation_s, "step_s": slow * step_s, "exchange_s": {}}
+    way = {"src": (A, B)[rank], "dst": (B, A)[rank], "bytes": sent}
+    about = {"kind": "step", "step": number, "rank": rank, "samples": 12, "loss": 0.1 * (rank + 1)}
+    more = {"exchanged": True, "sent": [way], "requests_by_bucket": {}}
+    return {**about, **seconds, **more, **words}
+
+
+def test_a_run_beside_its_plan_by_hand(tmp_path: Path) -> None:
+    """Of four rounds the last three count. The plan's 1 s of calculation and 2 s in all leave 1 s
+    for the exchange; the slowest worker calculates for 2 s of 3.5. Both losses are parts of one.
+    What makes the seconds those of something else is said.
+    """
+    told = document("all-reduce", (A, 1), (B, 1))
+    head = [{"kind": "run", "links": "real"}, {"kind": "ready", "rank": 0, "elements": 33}]
+    steps = [logged(number, rank) for number in range(4) for rank in range(2)]
+    found = compared(told, tmp_path, [*head, *steps])
+    rows = {row["what"]: (row["predicted"], row["measured"]) for row in found["seconds"]}
+    assert rows == {
+        "calculation": (1.0, 2.0),
+        "exchange and waiting": (1.0, 1.5),
+        "round": (2.0, 3.5),
+        "throughput": (1.0, pytest.approx(24 / 3.5)),
+    }
+    assert (found["rounds"], found["seconds_compare"], found["remarks"]) == (3, True, [])
+    assert [row["loss"] for row in found["losses"]] == pytest.approx([0.3] * 4)
+    for way in found["bytes"]:
+        assert way["predicted"] == way["measured"] == 132
+    lost = {"kind": "lost", "rank": 1, "step": 2, "reason": "gone"}
+    other = [{**head[0], "links": "loopback"}, {**head[1], "elements": 30}, *steps, lost]
+    plan = plan_of(told)
+    found = summary(plan, settings_of(tmp_path, plan, target_batch_size=26), other)
+    assert not found["seconds_compare"]
+    assert found["remarks"] == [
+        "the plan's tiny exchanges 132 bytes, this model 120: seconds do not compare",
+        "target batch size 26, the plan's is 24",
+        "all processes shared this machine: links and machines were not those of the plan",
+        "lost rank 1 (gcp/b) in step 2: gone",
+    ]
+
+
+def test_an_exchange_beside_the_calculation_by_hand(tmp_path: Path) -> None:
+    """It takes 1.5 s of the worker that waits least for the other, 0.5 s of them after the
+    calculation; a round is as long as both workers' on average. Of four exchanges three have been
+    logged, each in the step after: 3 x 132 / 4 bytes a round.
+    """
+    told = document("all-reduce", (A, 1), (B, 1), overlap=True)
+    beside = [{"exchange_s": s, "waited_s": 0.5, "flushed_s": 0.0} for s in (1.5, 2.5)]
+    steps = [
+        logged(n, rank, 132 * (n > 0), **({"beside": beside[rank]} if n else {}))
+        for n in range(4)
+        for rank in range(2)
+    ]
+    ready = {"kind": "ready", "rank": 0, "elements": 33}
+    found = compared(told, tmp_path, [ready, *steps])
+    rows = {row["what"]: row["measured"] for row in found["seconds"]}
+    assert rows == {
+        "calculation": 2.0,
+        "exchange and waiting": 1.5,
+        "beside the calculation": 1.0,
+        "round": 3.25,
+        "throughput": pytest.approx(24 / 3.25),
+    }
+    assert (found["rounds"], found["seconds_compare"]) == (2, True)
+    assert {way["measured"] for way in found["bytes"]} == {99}
+    plain = [{k: v for k, v in step.items() if k != "beside"} for step in steps]
+    found = compared(told, tmp_path, [ready, *plain])
+    assert not found["seconds_compare"]
+    assert found["remarks"][-1].startswith("no round had one exchange beside its calculation")
+
+
 def test_two_ranks_of_ddp_are_one_process(tmp_path: Path) -> None:
     """Two workers with 12 of 24 samples each, in four microbatches of 3: one world of DDP. A ring
     of two carries S = 33 x 4 bytes each way, as priced.
