@@ -22,8 +22,15 @@ from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 from placer.launch.runtime.processes import launcher as launching
+from placer.launch.runtime.processes import run as running_here
 from placer.launch.runtime.processes.launcher import Job, Launcher, Machine, check_models
-from placer.launch.runtime.processes.run import _machines, run_here
+from placer.launch.runtime.processes.run import (
+    _machines,
+    check_torchft,
+    ranks_from,
+    run_here,
+    run_ranks,
+)
 from placer.records import replace
 from placer.report.contents import contents
 
@@ -49,6 +56,171 @@ def test_the_test_manifest_follows_the_schema() -> None:
     check = validator("manifest")
     for strategy in ("all-reduce", "central", "parameter-server", "model-averaging"):
         check.validate(document(strategy, (A, 2), (B, 1)))
+
+
+def launcher_of(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Launcher:
+    """A launcher of one machine, whose process runs some code in place of placer's."""
+    monkeypatch.setattr(launching, "MACHINE", ("-c", code))
+    told = document("all-reduce", (A, 1), (B, 1))
+    plan = plan_of(told)
+    job = Job(
+        plan=plan,
+        document=told,
+        settings=settings_of(folder, plan),
+        machines=(Machine(seats=plan.seats(1)[:1], address="127.0.0.1"),),
+        host="127.0.0.1",
+        port=1,
+        links="loopback",
+        extra={},
+    )
+    return Launcher(job, lambda record: None)
+
+
+STEP = {"kind": "step", "rank": 0, "step": 4}
+FAULT = {"kind": "fault", "rank": 0, "lost": 1, "step": 3, "reason": "silent"}
+RESUME = "run it again with --resume: it goes on from the last checkpoint, if there is one"
+
+
+def error(code: int, hint: str = "") -> dict[str, Any]:
+    """The record of an error."""
+    return {"kind": "error", "rank": 0, "message": "boom", "hint": hint, "exit_code": code}
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "message", "hint", "exit_code"),
+    [
+        ([STEP], -9, "stopped in step 5: killed by SIGKILL", f"{RESUME}; dmesg says whether", 1),
+        ([STEP], 3, "stopped in step 5: ended with code 3", RESUME, 1),
+        ([], 0, "stopped in step 0: ended without a word", RESUME, 1),
+        ([STEP, error(1, "less")], 1, "stopped in step 5: boom", f"less; {RESUME}", 1),
+        ([STEP, error(1), error(1, "late")], 1, "stopped in step 5: boom", RESUME, 1),
+        ([STEP, error(2, "less")], 1, "boom", "less", 2),
+        ([error(1, "less")], 1, "boom", "less", 1),
+        ([STEP, FAULT], 75, "rank 1 (gcp/b) was lost in step 3: silent", RESUME, 1),
+    ],
+)
+def test_how_a_worker_ends_is_said_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    records: list[dict[str, Any]],
+    code: int,
+    message: str,
+    hint: str,
+    exit_code: int,
+) -> None:
+    """After the step that it ended: a signal, a code, its own error or that of another. What is
+    wrong with the words, or fails before the first step, has no step and no checkpoint.
+    """
+    lines = [json.dumps(record) for record in [*records, {"kind": "exit", "code": code}]]
+    say = f"import json, os; os.write(json.loads(input())['pipes'][-1], {chr(10).join(lines)!r}"
+    launcher = launcher_of(tmp_path, monkeypatch, f"{say}.encode() + b'\\n')")
+    with pytest.raises(PlacerError) as caught:
+        launcher.run()
+    whole = f"rank 0 (gcp/a) {message}" if message.startswith("stopped") else message
+    assert (caught.value.message, caught.value.exit_code) == (whole, exit_code)
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"), [("0", (0,)), ("0-2", (0, 1, 2)), (" 1-2 ", (1, 2)), (None, (2,))]
+)
+def test_ranks_are_read_from_words_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch, words: str | None, ranks: tuple[int, ...]
+) -> None:
+    """Two workers and their server."""
+    monkeypatch.setenv("RANK", "2")
+    assert ranks_from(words, plan_of(document("parameter-server", (A, 1), (B, 1)))) == ranks
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "hint"),
+    [
+        ("3", "rank '3' is not among 0 to 2", "2 workers and 1 server, the last of the ranks"),
+        ("0-3", "rank '0-3' is not among 0 to 2", "the manifest has 2 workers and 1 server"),
+        ("2-1", "rank '2-1' is not among 0 to 2", "the manifest has 2 workers and 1 server"),
+        ("one", "rank 'one' is not a valid rank", "or --rank 3 or --rank 0-3"),
+        (None, "no rank is given", "set RANK"),
+    ],
+)
+def test_ranks_that_a_plan_lacks_are_refused(
+    monkeypatch: pytest.MonkeyPatch, words: str | None, said: str, hint: str
+) -> None:
+    """With those that it has."""
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(PlacerError) as caught:
+        ranks_from(words, plan_of(document("parameter-server", (A, 1), (B, 1))))
+    assert caught.value.message == said
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "neither MASTER_ADDR nor PLACER_RENDEZVOUS_ADDRESS is set"),
+        ({"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "0"}, "MASTER_PORT is '0'"),
+        ({"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "65536"}, "MASTER_PORT is '65536'"),
+        ({"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "ssh"}, "MASTER_PORT is 'ssh'"),
+        ({"MASTER_ADDR": "10.0.0.1", "WORLD_SIZE": "3"}, "WORLD_SIZE is 3, the manifest has 2 "),
+    ],
+)
+def test_a_meeting_that_cannot_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
+) -> None:
+    """Before anything starts: no address, no port, another number of machines."""
+    for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "PLACER_RENDEZVOUS_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    told = document("all-reduce", (A, 1), (B, 1))
+    plan = plan_of(told)
+    with pytest.raises(PlacerError) as caught:
+        run_ranks(plan, told, settings_of(tmp_path, plan), tmp_path, lambda record: None, (0,))
+    assert caught.value.message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("workers", "host", "one_machine", "links"),
+    [
+        (1, "127.0.0.1", False, "real"),
+        (2, "127.0.0.1", False, "loopback"),
+        (2, "10.0.0.1", False, "real"),
+        (2, "10.0.0.1", True, "loopback"),
+    ],
+)
+def test_a_log_says_whose_links_they_were(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: int,
+    host: str,
+    one_machine: bool,
+    links: str,
+) -> None:
+    """Those of one machine where several ranks meet at an address that no other reaches."""
+    monkeypatch.setenv("MASTER_ADDR", host)
+    monkeypatch.setattr(running_here, "_logged", lambda job, *_: [{"links": job.links}])
+    told = document("all-reduce", (A, workers))
+    plan = plan_of(told)
+    words = (plan, told, settings_of(tmp_path, plan), tmp_path, lambda record: None, (0,))
+    assert run_ranks(*words, one_machine=one_machine) == [{"links": links}]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "local_steps", "steps", "said", "hint"),
+    [
+        ("diloco", 4, 10, "10 steps are no whole rounds of 4 local steps", "give --steps 12"),
+        ("streaming-diloco", 18, 18, "sends 8 fragments at even distances, not in 18", "steps 16"),
+    ],
+)
+def test_rounds_that_torchft_would_cut_are_refused(
+    strategy: str, local_steps: int, steps: int, said: str, hint: str
+) -> None:
+    """With the next number that it does."""
+    late = strategy == "streaming-diloco"
+    told = document(strategy, (A, 1), (B, 1), local_steps=local_steps, overlap=late)
+    with pytest.raises(PlacerError) as caught:
+        check_torchft(plan_of(told), steps)
+    assert said in caught.value.message
+    assert hint in caught.value.hint
 
 
 def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None:
@@ -111,7 +283,6 @@ def test_bad_input_is_said_in_one_line(command: Run, tmp_path: Path) -> None:
         (newer, ("--local",), "manifest version 9 is newer than this placer"),
         (late, ("--local",), "placer run does not do model-averaging beside the next step"),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
-        (told, (), "no rank is given"),
         (told, ("--rank", "0-2"), "rank '0-2' is not among 0 to 1"),
         (told, ("--local", "--timeout", "nan"), "'nan' is not a number"),
         (told, ("--local", "--timeout", "1e300"), "1e+300 is not in the range"),
@@ -352,27 +523,6 @@ def test_worlds_on_gpus_are_started_apart(tmp_path: Path) -> None:
         assert [len(machine.seats) for machine in _machines(plan, settings, None)] == starts
 
 
-def launcher_of(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Launcher:
-    """Start a launcher's only machine, whose process runs some code in place of placer's."""
-    monkeypatch.setattr(launching, "MACHINE", ("-c", code))
-    told = document("all-reduce", (A, 1), (B, 1))
-    plan = plan_of(told)
-    machine = Machine(seats=plan.seats(1)[:1], address="127.0.0.1")
-    job = Job(
-        plan=plan,
-        document=told,
-        settings=settings_of(folder, plan),
-        machines=(machine,),
-        host="127.0.0.1",
-        port=1,
-        links="loopback",
-        extra={},
-    )
-    launcher = Launcher(job, lambda record: None)
-    launcher.sites = [launcher._started(machine)]
-    return launcher
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="epoll lists events by when they came")
 def test_a_machine_may_end_before_its_worker_is_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -380,6 +530,7 @@ def test_a_machine_may_end_before_its_worker_is_heard(
     """The ends of agent and worker are events of one look, that of the agent first."""
     agent_first = "import json, os; [os.close(p) for p in json.loads(input())['pipes'][::-1]]"
     launcher = launcher_of(tmp_path, monkeypatch, agent_first)
+    launcher.sites = [launcher._started(launcher.job.machines[0])]
     launcher.running, launcher.last = [*launcher.sites], {("end", 0): {"kind": "end"}}
     launcher.sites[0].process.wait()
     launcher._look()
@@ -403,6 +554,7 @@ def test_records_that_nobody_can_hand_over_are_named(
     """The machine's process cannot reach the store, or is gone: one line, and no wait."""
     first = "import json; pipe = json.loads(input())['pipes'][-1]; input()"
     launcher = launcher_of(tmp_path, monkeypatch, f"{first}; {code}")
+    launcher.sites = [launcher._started(launcher.job.machines[0])]
     with pytest.raises(PlacerError, match=f"machine 0 handed over no records: {why}") as one:
         launcher.hand_over({"own": {}, "others": [1], "wait_s": 60.0})
     assert one.value.exit_code == 1
