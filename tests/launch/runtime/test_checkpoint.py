@@ -15,14 +15,10 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 from forked_ranks import ran  # noqa: E402
 from plain_torch import digests  # noqa: E402
 from run_plans import A, B, document, islands  # noqa: E402
+from torch.distributed.checkpoint.api import CheckpointException  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
-from placer.launch.runtime.training.checkpoint import (  # noqa: E402
-    CheckpointException,
-    Checkpoints,
-    _cause,
-    _loss,
-)
+from placer.launch.runtime.training.checkpoint import Checkpoints, _cause, _loss  # noqa: E402
 
 torch.set_num_threads(1)
 STRATEGIES = {

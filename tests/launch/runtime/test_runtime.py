@@ -85,7 +85,8 @@ def test_a_run_beside_its_plan_by_hand(tmp_path: Path) -> None:
     What makes the seconds those of something else is said.
     """
     told = document("all-reduce", (A, 1), (B, 1))
-    head = [{"kind": "run", "links": "real"}, {"kind": "ready", "rank": 0, "elements": 33}]
+    head: list[dict[str, Any]] = [{"kind": "run", "links": "real"}]
+    head += [{"kind": "ready", "rank": 0, "elements": 33}]
     steps = [logged(number, rank) for number in range(4) for rank in range(2)]
     found = compared(told, tmp_path, [*head, *steps])
     rows = {row["what"]: (row["predicted"], row["measured"]) for row in found["seconds"]}
