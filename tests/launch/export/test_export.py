@@ -4,9 +4,11 @@ structure.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from exports import (
     plan_of,
     python,
     tasks_of,
+    trained,
 )
 from other_pythons import other_python
 from run_plans import islands
@@ -68,6 +71,31 @@ def three() -> ExportPlan:
 def server() -> ExportPlan:
     """A parameter server with a machine of its own."""
     return plan("parameter-server")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({}, ""),
+        ({"train": "train.py"}, "torchtitan trains an entry of its registry, not a script"),
+        ({"strategy": "central"}, "torchtitan does not do the exchange central"),
+        ({"strategy": "asgd-ga"}, "torchtitan does not do the exchange asgd-ga"),
+        ({"inner": {"sharding": "zero-1"}}, "torchtitan does not do the sharding zero-1"),
+        ({"target_batch_size": 128}, ""),
+        (
+            {"target_batch_size": 250},
+            "torchtitan's 32 ranks take 128 sequences at once, which do not divide the batch of "
+            "250 (plan with --tbs 128 or 256)",
+        ),
+        ({"target_batch_size": 100}, "the batch of 100 (plan with --tbs 128)"),
+    ],
+)
+def test_a_trainer_gets_what_it_trains_as_planned(words: dict[str, Any], says: str) -> None:
+    """Four machines of 8 GPUs, with 4 sequences on each at once: 128."""
+    words = {"train": "llama3:llama3_8b", **words}
+    told = trained(("aws/us-east-1", 2, 2), **words)
+    with pytest.raises(PlacerError, match=re.escape(says)) if says else nullcontext():
+        export(told, "torchtitan")
 
 
 def test_ranks_of_all_groups_make_the_world(three: ExportPlan) -> None:
@@ -388,15 +416,17 @@ def test_hivemind_knows_every_argument(three: ExportPlan, tmp_path: Path) -> Non
 
 
 def test_long_names_leave_room_for_pods(three: ExportPlan) -> None:
-    """Pods are named SET-JOB-0-INDEX and are hosts: 63 letters at most, the first a letter."""
+    """Pods are named SET-JOB-0-INDEX and are hosts: 63 letters at most, the first a letter. Numbers
+    of job and pod have twelve of them.
+    """
     long = plan_of(changed(json.loads(three.text), name="7" + "x" * 62))
     first = parsed(long, "jobset")[0]
     name = first["metadata"]["name"]
     assert name.startswith("run-7")
-    assert len(f"{name}-{first['spec']['replicatedJobs'][0]['name']}-0-99999") <= 63
+    assert len(name + first["spec"]["replicatedJobs"][0]["name"]) == 63 - 12
     names = {job["metadata"]["name"] for job in parsed(long, "trainjob")}
     assert len(names) == 3
-    assert all(len(f"{name}-node-0-9999") <= 63 for name in names)
+    assert {len(f"{name}-node") for name in names} == {63 - 12}
 
 
 @pytest.mark.other_python
