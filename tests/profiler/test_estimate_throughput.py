@@ -2,6 +2,8 @@
 left out.
 """
 
+from typing import Any
+
 import pytest
 from certain import certain
 from estimator_fit import LeftOut, fit, leave_one_out, published_points, summary, with_spreads
@@ -17,6 +19,7 @@ from placer.profiler.estimate.throughput import (
     Family,
     Speeds,
     Work,
+    between,
     constants,
     spread,
     step_time,
@@ -31,42 +34,60 @@ HALF = Constants(
     },
     launch_seconds=1e-5,
     grouped_flops_per_byte=10.0,
+    blocked_flops_per_byte=50.0,
+    relaying=2.0,
+    full_precision=0.8,
     generations={"turing": 0.9},
 )
+"""Of an A10 300 of its 600 GB/s, and 62.5e12 of 125e12 FLOP/s in FP16, 12.48e12 of 31.2e12 in FP32;
+of a T4 144 of 320 GB/s and 29.25e12 of 65e12 FLOP/s.
+"""
 POSITIVE = st.floats(1e3, 1e15)
+HALVED = {"flops": 6.25e12, "moved_bytes": 60e9, "half": True}
 
 
-def test_a_step_by_hand() -> None:
-    """A10: 6.25e12 FLOP at half of 125e12 are 0.1 s, 60e9 FP32 bytes are 30e9 in FP16, at half of
-    600e9 bytes/s 0.1 s; 0.2 s in all.
+@pytest.mark.parametrize(
+    ("gpu", "family", "precision", "work", "parts", "limit"),
+    [
+        ("A10", "cnn", "fp16", {"kernels": 1000}, (0.1, 0.1, 0.01), "FLOPs"),
+        ("A10", "cnn", "fp32", {}, (6.25e12 / 12.48e12, 0.2, 0), "FLOPs"),
+        ("A10", "cnn", "fp16", {"kernels": 30_000}, (0.1, 0.1, 0.3), "kernel launches"),
+        ("A10", "rnn", "fp16", {}, (0.2, 0.1, 0), "FLOPs"),
+        ("T4", "cnn", "fp16", {}, (6.25 / 29.25, 30 / 144, 0), "FLOPs"),
+        ("A10", "cnn", "fp16", HALVED, (0.1, 0.2, 0), "memory"),
+        ("A10", "cnn", "fp16", {**HALVED, "product_bytes": 60e9}, (0.1, 0.1, 0), "FLOPs"),
+        ("A10", "cnn", "fp16", {**HALVED, "product_bytes": 15e9}, (0.1, 0.15, 0), "memory"),
+        ("A10", "cnn", "fp16", {**HALVED, "relaid_bytes": 30e9}, (0.1, 0.4, 0), "memory"),
+        ("A10", "cnn", "fp32", {"relaid_bytes": 30e9}, (6.25e12 / 12.48e12, 0.2, 0), "FLOPs"),
+        ("A10", "cnn", "fp32", HALVED, (6.25e12 / 12.48e12, 0.4, 0), "FLOPs"),
+        ("A10", "cnn", "fp16", {"grouped_flops": 6.25e12}, (0, 0.1 + 6.25 / 3, 0), "memory"),
+        ("A10", "cnn", "fp16", {"blocked_flops": 6.25e12}, (0, 0.1 + 1.25 / 3, 0), "memory"),
+    ],
+)
+def test_a_step_by_hand(
+    gpu: str,
+    family: str,
+    precision: str,
+    work: dict[str, Any],
+    parts: tuple[float, float, float],
+    limit: str,
+) -> None:
+    """6.25e12 FLOP, and 60e9 bytes in FP32 or half of them. Bytes of products overlap with their
+    FLOPs, those of other kernels do not; layouts cost twice their bytes, in half precision only.
+    FLOPs in groups count as bytes: 10 or, in blocks, 50 of them. Launches are a floor.
     """
-    a10 = device("A10")
-    assert a10 is not None
-    work = Work(samples=32, flops=6.25e12, moved_bytes=60e9, kernels=1000)
-    found = step_time(work, a10, "cnn", "fp16", HALF)
-    assert found is not None
-    assert (found.matrix, found.memory, found.launch) == pytest.approx((0.1, 0.1, 0.01))
-    assert found.total == pytest.approx(0.2)
-    plain = step_time(work, a10, "cnn", "fp32", HALF)  # 31.2 TFLOP/s and twice the bytes
-    assert plain is not None
-    assert plain.total == pytest.approx(6.25e12 / 15.6e12 + 0.2)
+    asked: dict[str, Any] = {"samples": 32, "flops": 6.25e12, "moved_bytes": 60e9, **work}
+    found = certain(step_time(Work(**asked), certain(device(gpu)), family, precision, HALF))
+    assert (found.matrix, found.memory, found.launch) == pytest.approx(parts)
+    assert found.total == pytest.approx(max(sum(parts[:2]), parts[2]))
+    assert found.limit == limit
 
 
-def test_launches_are_a_floor_and_grouped_convolutions_are_memory() -> None:
-    """30,000 kernels of 10 us take 0.3 s, longer than the 0.2 s of the device: the host limits.
-    3e11 grouped FLOPs at 10 a byte count as 30e9 bytes: 0.1 s at 300e9 bytes/s, in the place of
-    0.0048 s as products.
-    """
-    launched = Work(samples=32, flops=6.25e12, moved_bytes=60e9, kernels=30_000)
-    grouped = Work(samples=1, flops=3e11, grouped_flops=3e11, moved_bytes=0)
-    a10 = certain(device("A10"))
-    floor, moved = (
-        certain(step_time(work, a10, "cnn", "fp16", HALF)) for work in (launched, grouped)
-    )
-    assert floor.limit == "kernel launches"
-    assert floor.total == pytest.approx(0.3)
-    assert moved.matrix == 0
-    assert moved.memory == pytest.approx(0.1)
+def test_work_between_two_microbatches_lies_on_a_line() -> None:
+    """5 of 2 and 10 are three eighths of the way; there is no way between equal ones."""
+    few, many = (Work(samples=n, flops=n * 1e9 + 7, moved_bytes=3 * n, kernels=9) for n in (2, 10))
+    assert between(few, many, 5) == Work(samples=5, flops=5e9 + 7, moved_bytes=15, kernels=9)
+    assert between(few, few, 5) == few
 
 
 @given(

@@ -1,32 +1,20 @@
-"""What is counted of a step: attention, autocast, layouts, groups, caches; and its seconds."""
+"""What is counted of a step: attention, autocast, layouts, groups, caches."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from placer.records import replace
-
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from placer.profiler.devices import Device, device  # noqa: E402
+from placer.profiler.devices import device  # noqa: E402
 from placer.profiler.estimate.counters import traffic_counter  # noqa: E402
 from placer.profiler.estimate.counting import count_work  # noqa: E402
-from placer.profiler.estimate.throughput import Constants, Family, Work, constants, step_time  # noqa: E402
+from placer.profiler.estimate.throughput import constants, step_time  # noqa: E402
 from placer.profiler.workload import Workload  # noqa: E402
 
 MB = 1_000_000
-A10 = Constants(
-    families={"other": Family(flop_efficiency=0.5, byte_efficiency=0.5)},
-    launch_seconds=0.0,
-    grouped_flops_per_byte=10.0,
-    blocked_flops_per_byte=50.0,
-    relaying=2.0,
-    full_precision=0.8,
-    generations={},
-)
-"""300e9 bytes/s of the A10's 600e9, and 62.5e12 of 125e12 FLOP/s in FP16."""
 
 
 def workload(module: Any, shape: tuple[int, ...], channels_last: bool = False) -> Workload:
@@ -207,53 +195,6 @@ def test_bytes_of_a_kernel(
         torch.empty_like(VECTOR).view(2, -1)
     assert (found.moved_bytes, found.largest_bytes) == (pytest.approx(moved), largest)
     assert (found.product_bytes, found.relaid_bytes) == (pytest.approx(product), relaid)
-
-
-def a10() -> Device:
-    """The A10 of the shipped tables."""
-    found = device("A10")
-    assert found is not None
-    return found
-
-
-def seconds(work: Work, precision: str = "fp16") -> float:
-    """A microbatch on the A10, with round constants."""
-    found = step_time(work, a10(), "cnn", precision, A10)
-    assert found is not None
-    return found.total
-
-
-def test_products_overlap_with_their_own_bytes() -> None:
-    """6.25e12 FLOP take 0.1 s; 60e9 bytes in half precision 0.2 s. Bytes of products overlap, those
-    of other kernels do not.
-    """
-    work = Work(samples=1, flops=6.25e12, moved_bytes=60e9, half=True)
-    assert seconds(work) == pytest.approx(0.3)
-    assert seconds(replace(work, product_bytes=60e9)) == pytest.approx(0.2)
-    assert seconds(replace(work, product_bytes=15e9)) == pytest.approx(0.1 + 0.15)
-
-
-def test_layouts_cost_in_half_precision_only() -> None:
-    """30e9 bytes that are laid out anew move twice as many: 0.2 s; FP32 needs no other layout."""
-    work = Work(samples=1, flops=0, moved_bytes=30e9, relaid_bytes=30e9, half=True)
-    assert seconds(work) == pytest.approx(0.1 + 0.2)
-    assert seconds(replace(work, half=False), "fp32") == pytest.approx(0.1)
-
-
-def test_bytes_are_taken_from_the_other_precision() -> None:
-    """Bytes counted in half precision are twice as many in FP32, and the other way round."""
-    work = Work(samples=1, flops=0, moved_bytes=30e9, half=True)
-    assert seconds(work, "fp32") == pytest.approx(2 * seconds(work))
-    assert seconds(replace(work, half=False)) == pytest.approx(seconds(work) / 2)
-
-
-def test_blocks_and_full_precision_have_their_own_speed() -> None:
-    """15e12 FLOP in blocks at 50 a byte count as 300e9 bytes: 1 s. Dense ones in FP32 reach 0.8 x
-    0.5 x 31.2e12 FLOP/s: 1.248e12 in 0.1 s.
-    """
-    blocks = Work(samples=1, flops=15e12, blocked_flops=15e12, moved_bytes=0)
-    assert seconds(blocks) == pytest.approx(1.0)
-    assert seconds(Work(samples=1, flops=1.248e12, moved_bytes=0), "fp32") == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
