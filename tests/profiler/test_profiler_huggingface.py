@@ -131,6 +131,28 @@ def test_each_task_learns_a_batch(tmp_path: Path, kind: str) -> None:
 
 
 @needs_transformers
+@pytest.mark.parametrize(
+    ("kind", "positions", "usual"),
+    [("RobertaForMaskedLM", 40, 38), ("BertForSequenceClassification", 40, 40), ("", 1024, 128)],
+)
+def test_texts_are_no_longer_than_a_model_takes(
+    tmp_path: Path, kind: str, positions: int, usual: int
+) -> None:
+    """RoBERTa counts positions from 2. Without --tokens a text has 128, or as many as there are."""
+    config = SMALL[kind or "BertForSequenceClassification"]
+    file = write(tmp_path, **config, max_position_embeddings=positions)
+    most = positions - 2 * kind.startswith("Roberta")
+    for asked, tokens in ((None, usual), (1, 1), (most, most)):
+        with META:
+            found = from_config(file, asked)
+        assert found.batch(3, META)["input_ids"].shape == (3, tokens)
+    for asked in (0, most + 1):
+        with pytest.raises(PlacerError, match=f"sequences of {asked:,} tokens") as caught:
+            from_config(file, asked)
+        assert caught.value.hint == f"the model takes 1 to {most:,}"
+
+
+@needs_transformers
 def test_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is opened, even where a configuration names pretrained parts."""
 

@@ -270,11 +270,26 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
 def test_a_measured_link_is_fitted_where_it_is_asked_for(
     tmp_path: Path, erben: Catalog, pair: str
 ) -> None:
-    """In whichever order its places are named; by itself a run over it says the factor of all."""
+    """In whichever order its places are named; by itself a run over it says the factor of all. The
+    figure is that of the slower way; both ways change by one factor, and their ends lie as far from
+    them: 5 % at least.
+    """
     places = "gcp/europe-west1", "gcp/us-central1"
     row = 'roberta-xlm,"gcp/us-central1=1xT4,gcp/europe-west1=1xT4",177'
     report = one(tmp_path, erben, f"{HEAD}\n{row}\n", [pair.format(*places)])
     assert list(fitted(report)) == ["link " + ":".join(places)]
+    (figure,), network = report.figures, placer.Advisor().problem("niser", catalog=erben).network
+    assert figure.low <= figure.value / 1.05
+    assert figure.high >= figure.value * 1.05
+    for link in report.overlay.links:
+        speed = link.gbps_one_stream
+        before = network.link(link.src, link.dst).bytes_per_second * 8e-9
+        assert speed / before == pytest.approx(figure.value / figure.published)
+        ends = (link.gbps_low, link.gbps_high)
+        assert ends == pytest.approx(
+            tuple(speed * end / figure.value for end in (figure.low, figure.high))
+        )
+    assert min(link.gbps_one_stream for link in report.overlay.links) == figure.value
 
 
 HEAD = "model,workers,samples_per_second"
