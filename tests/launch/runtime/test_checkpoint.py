@@ -34,6 +34,35 @@ STRATEGIES = {
 }
 
 
+FULL = OSError(28, "No space left on device")
+OVER_IT = RuntimeError("PyTorchStreamWriter failed")
+OVER_IT.__cause__ = FULL
+AFTER_IT = RuntimeError("another try failed")
+AFTER_IT.__context__ = OVER_IT
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FULL, "No space left on device"),
+        (OVER_IT, "No space left on device"),
+        (AFTER_IT, "No space left on device"),
+        (CheckpointException("", {1: (AFTER_IT, None)}), "No space left on device"),
+        (pickle.UnpicklingError("its metadata names os.system"), "its metadata names os.system"),
+        (OSError("of no number"), "of no number"),
+        (RuntimeError("sizes\n  differ " + "x" * 200), "sizes differ " + "x" * 147),
+    ],
+)
+def test_a_checkpoint_that_fails_says_what_the_system_said(error: Any, words: str) -> None:
+    """What torch puts over it is left out, on whichever rank; else its first 160 characters. Only
+    words of a connection tell of a lost process.
+    """
+    assert _cause(error) == words
+    assert _loss(error) is None
+    gone = _loss(RuntimeError("[pair.cc:547] Connection closed by peer"))
+    assert str(gone) == "rank None: [pair.cc:547] Connection closed by peer"
+
+
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_clean_resume_is_bit_equal(tmp_path: Path, name: str) -> None:
     """Eight steps at once, and four and four: momentum, errors of compression and all. What is late
@@ -59,6 +88,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "checkpoints"
 
 
+@pytest.fixture
+def newest(tmp_path: Path, kept: Path) -> Path:
+    """The newest of them in a copy, which a test may change."""
+    shutil.copytree(kept, tmp_path / "checkpoints")
+    return tmp_path / "checkpoints" / "step-00000006" / "world-0"
+
+
 def resumed(folder: Path, told: dict[str, Any] | None = None, **other: Any) -> Any:
     """Go on from the checkpoints of a folder."""
     told = told or document("all-reduce", (A, 1), (B, 1))
@@ -73,29 +109,25 @@ def resumed(folder: Path, told: dict[str, Any] | None = None, **other: Any) -> A
     ],
 )
 def test_the_checkpoint_of_another_run_is_refused(
-    tmp_path: Path, kept: Path, told: dict[str, Any], other: dict[str, Any], word: str
+    tmp_path: Path, newest: Path, told: dict[str, Any], other: dict[str, Any], word: str
 ) -> None:
     """Another plan or seed: the file says whose it is."""
-    shutil.copytree(kept, tmp_path / "checkpoints")
     with pytest.raises(PlacerError, match=f"has another {word} than this run") as caught:
         resumed(tmp_path, told, **other)
     assert caught.value.hint == "choose another --out, or run without --resume"
 
 
-def test_the_checkpoint_of_other_ranks_is_refused(tmp_path: Path, kept: Path) -> None:
+def test_the_checkpoint_of_other_ranks_is_refused(tmp_path: Path, newest: Path) -> None:
     """Folders of two machines that were exchanged, or another number of processes."""
-    shutil.copytree(kept, tmp_path / "checkpoints")
-    path = tmp_path / "checkpoints" / "step-00000006" / "world-0" / "identity.json"
+    path = newest / "identity.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "ranks": [[1, 0], [0, 0]]}))
     with pytest.raises(PlacerError, match="has another ranks than this run"):
         resumed(tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".distcp", ".metadata"])
-def test_a_flipped_byte_is_refused(tmp_path: Path, kept: Path, suffix: str) -> None:
+def test_a_flipped_byte_is_refused(tmp_path: Path, newest: Path, suffix: str) -> None:
     """In the tensors or in the table of contents, which is not read before."""
-    shutil.copytree(kept, tmp_path / "checkpoints")
-    newest = tmp_path / "checkpoints" / "step-00000006" / "world-0"
     path = next(path for path in newest.iterdir() if path.name.endswith(suffix))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -105,15 +137,13 @@ def test_a_flipped_byte_is_refused(tmp_path: Path, kept: Path, suffix: str) -> N
     assert "an older one is used then" in caught.value.hint
 
 
-def test_code_in_the_metadata_is_not_run(tmp_path: Path, kept: Path) -> None:
+def test_code_in_the_metadata_is_not_run(tmp_path: Path, newest: Path) -> None:
     """A pickle that would write a file, with a digest that fits it."""
 
     class Planted:
         def __reduce__(self) -> tuple[Any, ...]:
             return (Path.touch, (tmp_path / "was-run",))
 
-    shutil.copytree(kept, tmp_path / "checkpoints")
-    newest = tmp_path / "checkpoints" / "step-00000006" / "world-0"
     planted = pickle.dumps(Planted())
     (newest / ".metadata").write_bytes(planted)
     identity = json.loads((newest / "identity.json").read_text())
@@ -124,10 +154,9 @@ def test_code_in_the_metadata_is_not_run(tmp_path: Path, kept: Path) -> None:
     assert not (tmp_path / "was-run").exists()
 
 
-def test_a_foreign_folder_is_refused(tmp_path: Path, kept: Path) -> None:
+def test_a_foreign_folder_is_refused(tmp_path: Path, newest: Path) -> None:
     """Files without an identity are no checkpoint: of another program, or of a killed attempt."""
-    shutil.copytree(kept, tmp_path / "checkpoints")
-    for path in (tmp_path / "checkpoints").glob("*/world-0/identity.json"):
+    for path in newest.parents[1].glob("*/world-0/identity.json"):
         path.unlink()
     with pytest.raises(PlacerError, match=r"no checkpoint in '.*' that all workers have"):
         resumed(tmp_path)
@@ -161,32 +190,3 @@ def test_regions_that_drift_apart_keep_more(tmp_path: Path) -> None:
             (folder / "identity.json").write_text("{}")
         place._tidy()
         assert place.steps() == left
-
-
-FULL = OSError(28, "No space left on device")
-OVER_IT = RuntimeError("PyTorchStreamWriter failed")
-OVER_IT.__cause__ = FULL
-AFTER_IT = RuntimeError("another try failed")
-AFTER_IT.__context__ = OVER_IT
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (FULL, "No space left on device"),
-        (OVER_IT, "No space left on device"),
-        (AFTER_IT, "No space left on device"),
-        (CheckpointException("", {1: (AFTER_IT, None)}), "No space left on device"),
-        (pickle.UnpicklingError("its metadata names os.system"), "its metadata names os.system"),
-        (OSError("of no number"), "of no number"),
-        (RuntimeError("sizes\n  differ " + "x" * 200), "sizes differ " + "x" * 147),
-    ],
-)
-def test_a_checkpoint_that_fails_says_what_the_system_said(error: Any, words: str) -> None:
-    """What torch puts over it is left out, on whichever rank; else its first 160 characters. Only
-    words of a connection tell of a lost process.
-    """
-    assert _cause(error) == words
-    assert _loss(error) is None
-    gone = _loss(RuntimeError("[pair.cc:547] Connection closed by peer"))
-    assert str(gone) == "rank None: [pair.cc:547] Connection closed by peer"
