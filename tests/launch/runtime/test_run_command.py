@@ -195,7 +195,8 @@ def test_a_log_says_whose_links_they_were(
     told = document("all-reduce", (A, workers))
     plan = plan_of(told)
     words = (plan, told, settings_of(tmp_path, plan), tmp_path, lambda record: None, (0,))
-    assert run_ranks(*words, one_machine=one) == [links]
+    found: Any = run_ranks(*words, one_machine=one)
+    assert found == [links]
 
 
 @pytest.mark.parametrize(
