@@ -266,6 +266,19 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
     assert any("nothing is left" in warning for warning in report.warnings)
 
 
+@pytest.mark.parametrize(("speeds", "half"), [((200, 210), 0.0401), ((200, 200), 0.02)])
+def test_two_runs_of_one_figure_say_how_far_it_is_known(
+    tmp_path: Path, erben: Catalog, speeds: tuple[int, int], half: float
+) -> None:
+    """The standard error of a mean of two is half of their difference, here 2.44 %; times 1.645 for
+    90 %. A speed that was measured varies by 2 % from day to day at least.
+    """
+    rows = "".join(f"roberta-xlm,gcp/us-central1=1xT4,{speed}\n" for speed in speeds)
+    (figure,) = one(tmp_path, erben, f"{HEAD}\n{rows}").figures
+    assert figure.value == pytest.approx(sum(speeds) / 2, rel=2e-3)
+    assert figure.high / figure.value - 1 == pytest.approx(half, rel=0.02)
+
+
 @pytest.mark.parametrize("pair", ["{}:{}", "{1}:{0}"])
 def test_a_measured_link_is_fitted_where_it_is_asked_for(
     tmp_path: Path, erben: Catalog, pair: str

@@ -122,15 +122,15 @@ def test_rings_agree(name: str) -> None:
     assert several >= 10
 
 
-@pytest.mark.parametrize("machines", [1, 4])
+@pytest.mark.parametrize("islands", [("1x", "1x"), ("1x4x", "1x4x"), ("1x4x", "1x")])
 @pytest.mark.parametrize("name", ["all-reduce", "model-averaging", "asgd-ga"])
-def test_closed_forms_agree_on_islands(name: str, machines: int) -> None:
-    """Machines of two islands send side by side in the simulation too."""
-    words = f"=1x{machines}xH100:8:spot".replace("1x1x", "1x")
-    got = placer.simulate(
-        "llama-3.1-8b", f"aws/us-east-1{words},aws/us-west-2{words}", exchange=name, rounds=2
-    )
-    assert got.difference == pytest.approx(0.0, abs=0.001)
+def test_closed_forms_agree_on_islands(name: str, islands: tuple[str, str]) -> None:
+    """Machines of two islands send side by side in the simulation too; of unlike ones, that which
+    hides less of what travels holds up the other.
+    """
+    workers = "aws/us-east-1={}H100:8:spot,aws/us-west-2={}H100:8:spot".format(*islands)
+    got = placer.simulate("llama-3.1-8b", workers, exchange=name, rounds=2)
+    assert got.difference == pytest.approx(0.0, abs=1e-4)
 
 
 def test_equal_seeds_give_equal_results() -> None:
