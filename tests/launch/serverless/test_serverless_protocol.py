@@ -13,6 +13,8 @@ from typing import Any, Self
 import boto3
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from moto import mock_aws
 from run_plans import completed_again, document, plan_of
 
@@ -27,6 +29,7 @@ from placer.launch.serverless.protocol import (
     Function,
     Mean,
     gradient_key,
+    int8_scale,
     mean_key,
     s3_event,
 )
@@ -176,6 +179,14 @@ def step_of(compression: str) -> float:
     float32, 11 bits of float16, 127 steps of int8.
     """
     return {"none": 1e-6, "fp16": 2e-3, "int8": 3 / 127}[compression]
+
+
+@given(st.floats(2.0**-99, 2.0**99, width=32))
+def test_127_steps_of_a_scale_are_exact(largest: float) -> None:
+    """In 32 bits, so that they have the same scale again, which is right to its eight bits."""
+    scale = int8_scale(largest)
+    assert float(np.float32(127 * scale)) == 127 * scale
+    assert int8_scale(127 * scale) == scale == pytest.approx(largest / 127, rel=2**-8)
 
 
 @pytest.mark.usefixtures("aws")
