@@ -179,12 +179,14 @@ def test_the_mesh_needs_no_torch() -> None:
         ({"pipeline": 2}, (32, 2, 16, 1, 1, 1)),
         ({"pipeline": 4, "tensor_parallel": 2, "context_parallel": 2}, (32, 4, 2, 1, 2, 2)),
         ({"sharding": "hybrid", "pipeline": 8}, (32, 8, 1, 4, 1, 1)),
+        ({"sharding": "hybrid", "tensor_parallel": 2, "context_parallel": 2}, (32, 1, 4, 2, 2, 2)),
         ({"sharding": "zero-3", "expert_parallel": 8}, (32, 1, 1, 32, 1, 1)),
     ],
 )
 def test_degrees_of_divided_models(inner: dict[str, Any], expected: tuple[int, ...]) -> None:
     """One island of four machines of 8 GPUs, outermost first. Eight stages have half a machine
-    each, and hybrid shards over its four ranks; experts are divided among ranks that are there.
+    each, and hybrid shards over its four ranks, or over two where four share the rest;
+    experts are divided among ranks that are there.
     """
     told = islands("none", (A, 1, 4), inner={"sharding": "zero-1", **inner}, gpu_count=8)
     (world,) = mesh(told).worlds
