@@ -26,7 +26,8 @@ from placer.launch.runtime.processes.loopback_store import (
 )
 from placer.launch.runtime.processes.worker import run_worker
 
-PRELOADED = ["torch", "torch.distributed", "torch._dynamo", "boto3"]
+OURS = "placer.launch.runtime.processes"
+PRELOADED = ["torch", "torch._dynamo", "boto3", f"{OURS}.machine", f"{OURS}.worker"]
 LONGEST_S = 240.0
 Record = dict[str, Any]
 
