@@ -116,7 +116,8 @@ def test_a_job_of_a_wrong_question_is_not_accepted(client: httpx2.Client) -> Non
 @pytest.mark.timeout(175)
 def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
     """Killed while one job runs and three wait: all four are answered, or say that they are not. A
-    fifth, cancelled while it waits, has no answer of which a manifest might be.
+    fifth, cancelled while it waits, has no answer of which a manifest might be. No worker is left
+    that burns a core.
 
     The second kill hits the job that runs again, which is then given up as interrupted.
     """
@@ -132,7 +133,12 @@ def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
         job = finished(client, unwanted)
         for part in (job["answer"], job["manifest"]):
             assert "the job was cancelled before it had an answer" in client.get(part).text
+        (worker,) = first.workers()
         first.kill()
+        end = time.monotonic() + 20
+        while Path(f"/proc/{worker}").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not Path(f"/proc/{worker}").exists()
     with serving(tmp_path, "--workers", "1") as second, second.client() as client:
         end = time.monotonic() + 60
         while client.get(f"/v1/jobs/{long}").json()["attempts"] < 2 and time.monotonic() < end:

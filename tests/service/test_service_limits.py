@@ -336,18 +336,6 @@ def test_a_waiting_question_can_be_given_up() -> None:
     assert asyncio.run(ask()) == "ask again in 2 s"
 
 
-def test_workers_end_with_the_service(tmp_path: Path) -> None:
-    """Also when it is killed: nobody is left who burns a core."""
-    with serving(tmp_path, "--workers", "2") as served:
-        workers = served.workers()
-        assert len(workers) == 2
-        served.kill()
-        end = time.monotonic() + 20
-        while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
-
-
 def test_connections_that_say_nothing_stop_nobody(tmp_path: Path) -> None:
     """1,000 idle ones and 1,000 with half a head, then half a body: probes and questions are
     answered meanwhile, and the service closes them, those above 256 of an address at once. 520
