@@ -62,10 +62,13 @@ def _say(number: int) -> None:
 def _load() -> None:
     """Import what the commands import when they run."""
     root = Path(__file__).resolve().parent.parent
+    folders = {"placer": root / "placer", "placer.solvers": root / "solvers"}
     modules = [
-        ".".join(p.relative_to(root).with_suffix("").parts) for p in root.glob("placer/**/*.py")
+        ".".join((package, *path.relative_to(folder).with_suffix("").parts))
+        for package, folder in folders.items()
+        for path in folder.rglob("*.py")
     ]
-    for name in ("numpy", "placer.solvers.exact", *sorted(modules)):
+    for name in ("numpy.ma", "numpy.random", *sorted(modules)):
         if not name.startswith(LEFT_OUT):
             with contextlib.suppress(ImportError):  # an optional package that is not there
                 importlib.import_module(name.removesuffix(".__init__"))
