@@ -27,7 +27,8 @@ from placer.cli.screen.option_groups import COMMON
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS
 from placer.market.books import book_reader
-from placer.report.blocks import in_text
+from placer.report.blocks import Chart, in_text
+from placer.report.charts.drawing import specification
 from placer.report.contents import KINDS, contents
 from placer.report.draw.formats import as_markdown
 from placer.solving.answer import SolveOptions
@@ -40,8 +41,28 @@ QUICK_CPU_S = 0.15
 """Frozen instances that took less are solved again."""
 UNSETTLED = ("doctor",)
 """Documents that say what is installed."""
-MORE = {"reproduction-erben": "reproduce erben"}
-"""More documents of a kind: what is said of each paper is worked out in its own way."""
+MORE = {
+    "reproduction-erben": "reproduce erben",
+    "estimate-regions": "estimate --model roberta-xlm --catalog erben-2023 --workers "
+    "gcp/us-central1=4xT4:spot,gcp/europe-west1=2xT4:spot,azure/southcentralus=1xT4:spot",
+}
+"""More documents of a kind: what is said of each paper is worked out in its own way, and several
+regions have links.
+"""
+DRAWN = (
+    "comparison",
+    "estimate-regions",
+    "pareto",
+    "portfolio",
+    "replan",
+    "replay",
+    "reproduction-erben",
+    "result",
+    "robust",
+    "simulation",
+    "sweep",
+)
+"""Documents whose charts are frozen."""
 TRAINED = {
     "torchtitan": "--train llama3:llama3_8b",
     "megatron": "--train megatron.bridge.recipes:llama32_1b_pretrain_config",
@@ -64,6 +85,7 @@ def goldens() -> dict[str, Make]:
     for name in sorted(path.stem for path in (FROZEN / "documents").glob("*.json")):
         if viewed(name) is not None:
             makes[f"pages/{name}.md"] = partial(page, name)
+    makes |= {f"charts/{name}.json": partial(charts, name) for name in DRAWN}
     makes["exports/manifests.txt"] = manifests
     for name in TARGETS:
         makes[f"exports/{name}.txt"] = partial(exported, name)
@@ -72,7 +94,8 @@ def goldens() -> dict[str, Make]:
     for name in STARTS:
         makes[f"modules/{name}.txt"] = partial(modules, name)
     makes["mistakes.txt"] = mistakes
-    makes |= {f"{name}.txt": partial(calls, name) for name in ("readings", "refusals")}
+    makes["readings.txt"] = partial(calls, "readings")
+    makes["refusals.txt"] = partial(calls, "refusals")
     makes["signatures.txt"] = signatures
     makes["openapi.json"] = openapi
     return makes
@@ -248,6 +271,17 @@ def viewed(name: str) -> Any:
 def page(name: str) -> str:
     """Say in Markdown what the page of a frozen document does; charts are their tables."""
     return as_markdown([in_text(contents(viewed(name), name, TODAY), whole=True)])
+
+
+def charts(name: str) -> str:
+    """Write what Vega-Lite is told to draw, but for the outlines of land, and in which style."""
+    parts = contents(viewed(name), name, TODAY).sections
+    blocks = [block for part in parts for block in part.blocks]
+    drawn = {block.name: block.draw() for block in blocks if isinstance(block, Chart)}
+    style = specification(next(reversed(drawn.values())))["config"]
+    told = {key: chart.to_dict(validate=False) for key, chart in drawn.items()}
+    plain = {key: {**one, "$schema": "", "config": {}} for key, one in told.items()}
+    return laid_out({"style": style, **plain})
 
 
 @cache
