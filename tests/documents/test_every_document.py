@@ -2,15 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
-from goldens.outputs import documents, printed, written
+from goldens.outputs import printed, written
 from jsonschema import Draft202012Validator
 
-from conftest import ROOT, Run
+from conftest import ROOT
 from placer.documents.schemas import (
     SCHEMA_NAMES,
     document_type,
@@ -52,42 +49,9 @@ def faults(document: Any, name: str) -> list[str]:
     ]
 
 
-@pytest.fixture
-def call(command: Run, tmp_path: Path) -> Callable[[str], str]:
-    """Run a command line in an empty folder with a home of its own; its output."""
-    (tmp_path / "quota.csv").write_text("place,gpu,market,gpus\n*,T4,*,2\n", encoding="utf-8")
-
-    def run(words: str, *more: str) -> str:
-        from conftest import home_with_book
-
-        home = home_with_book(tmp_path / "home")
-        done = command(*words.split(), *more, cwd=tmp_path, PLACER_HOME=str(home))
-        assert "internal failure" not in done.stderr
-        return done.stdout
-
-    return run
-
-
-FROZEN = {*documents().values()}
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [row for row in printed() if (f"{row[1]} --json", "") not in FROZEN]
-)
-def test_what_a_command_prints_follows_its_schema(
-    call: Callable[..., str], name: str, words: str
-) -> None:
-    """Nothing but one document on stdout, which names its schema and has no key beside it. Those of
-    test_frozen_documents.py are looked at there.
-    """
-    document = json.loads(call(words, "--json"))
-    assert schema_name(document["schema"]) == name
-    assert faults(document, name) == []
-
-
 def test_every_schema_is_tried_and_stands_alone() -> None:
     """Each is valid by itself, has a title and its own version, names each of its parts and no
-    others, and is tried above or frozen.
+    others, and has a frozen document.
     """
     tried = {name for rows in (printed(), written()) for name, *_ in rows}
     assert tried | {*ELSEWHERE, *PARTS} == {*SCHEMA_NAMES}

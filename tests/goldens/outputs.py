@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from datetime import date
@@ -41,22 +42,14 @@ QUICK_CPU_S = 0.15
 """Frozen instances that took less are solved again."""
 UNSETTLED = ("doctor",)
 """Documents that say what is installed."""
-MORE = {
-    "reproduction-erben": "reproduce erben",
-    "estimate-regions": "estimate --model roberta-xlm --catalog erben-2023 --workers "
-    "gcp/us-central1=4xT4:spot,gcp/europe-west1=2xT4:spot,azure/southcentralus=1xT4:spot",
-}
-"""More documents of a kind: what is said of each paper is worked out in its own way, and several
-regions have links.
-"""
 DRAWN = (
     "comparison",
-    "estimate-regions",
+    "estimate-2",
     "pareto",
     "portfolio",
     "replan",
     "replay",
-    "reproduction-erben",
+    "reproduction-2",
     "result",
     "robust",
     "simulation",
@@ -243,11 +236,16 @@ def written() -> list[tuple[str, str, str]]:
 
 
 def documents() -> dict[str, tuple[str, str]]:
-    """Return the commands of a document of each kind, and the file that it writes if it does."""
-    first = dict(reversed(printed()))
-    lines = {name: first[name] for name, _ in printed() if name not in UNSETTLED} | MORE
-    files = {f"{name}-file": (words, file) for name, file, words in written()}
-    return {name: (f"{words} --json", "") for name, words in lines.items()} | files
+    """Return the command of each document, numbered within its kind, and the file that it writes if
+    it does.
+    """
+    seen, lines = Counter[str](), dict[str, tuple[str, str]]()
+    for kind, words in printed():
+        seen[kind] += 1
+        name = kind if seen[kind] == 1 else f"{kind}-{seen[kind]}"
+        lines[name] = f"{words} --json", ""
+    kept = {name: line for name, line in lines.items() if name not in UNSETTLED}
+    return kept | {f"{name}-file": (words, file) for name, file, words in written()}
 
 
 def document(words: str, file: str) -> str:
