@@ -1,6 +1,7 @@
 """What is frozen, by name: each golden is a function that makes its text anew."""
 
 import ast
+import difflib
 import inspect
 import json
 import re
@@ -8,10 +9,13 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from copy import deepcopy
 from datetime import date
 from functools import cache, partial
 from io import StringIO
+from itertools import groupby
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import click
@@ -28,7 +32,7 @@ from placer.cli.screen.option_groups import COMMON
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS
 from placer.market.books import book_reader
-from placer.report.blocks import Chart, in_text
+from placer.report.blocks import Chart, Report, asides, in_text
 from placer.report.charts.drawing import specification
 from placer.report.contents import KINDS, contents
 from placer.report.draw.formats import as_markdown
@@ -42,6 +46,8 @@ QUICK_CPU_S = 0.15
 """Frozen instances that took less are solved again."""
 UNSETTLED = ("doctor",)
 """Documents that say what is installed."""
+MOST_ADDED = 12
+"""Lines of a page that a change adds at one place; of those that it takes out, two are shown."""
 DRAWN = (
     "comparison",
     "estimate-2",
@@ -89,6 +95,7 @@ def goldens() -> dict[str, Make]:
     makes["mistakes.txt"] = mistakes
     makes["readings.txt"] = partial(calls, "readings")
     makes["refusals.txt"] = partial(calls, "refusals")
+    makes["views.txt"] = partial(calls, "views")
     makes["signatures.txt"] = signatures
     makes["openapi.json"] = openapi
     return makes
@@ -156,7 +163,8 @@ def calls(kind: str) -> str:
         patch.setattr(book_reader, "_parsed", cache(book_reader._parsed))
         for name, value in (("COLUMNS", "300"), ("NO_COLOR", "1"), ("PLACER_HOME", str(here.home))):
             patch.setenv(name, value)
-        names: dict[str, Any] = {"here": here.path, "given": given, "command": command}
+        words = (given, command, part, told)
+        names: dict[str, Any] = {"here": here.path, **{word.__name__: word for word in words}}
         before = {*here.path.iterdir()}
         for line in (ASKED / f"{kind}.txt").read_text(encoding="utf-8").splitlines():
             if isinstance(next(iter(ast.parse(line).body), None), ast.Expr):
@@ -184,11 +192,55 @@ def command(line: str) -> str:
     return f"{end.value.code}: {out.getvalue()}{err.getvalue()}"
 
 
+def part(name: str, path: str) -> Any:
+    """Return a part of a frozen document, by its path."""
+    return at(viewed(name), path)
+
+
+def at(document: Any, path: str) -> Any:
+    """Follow a path with slashes."""
+    for key in filter(None, path.split("/")):
+        document = document[int(key) if isinstance(document, list) else key]
+    return document
+
+
+def told(shown: str | Mapping[str, Any], values: Mapping[str, Any] | None = None) -> str:
+    """Say which lines of the page of a frozen document, by its name, are others once some of its
+    values are; or all lines of the page of another document.
+    """
+    before = viewed(shown) if isinstance(shown, str) else None
+    after = deepcopy(before or shown)
+    for path, value in (values or {}).items():
+        above, _, last = path.rpartition("/")
+        inside = at(after, above)
+        inside[int(last) if isinstance(inside, list) else last] = value
+    old, new = (
+        lines_of(contents(one, "the document", TODAY)) if one else [] for one in (before, after)
+    )
+    rows = [*difflib.unified_diff(old, new, n=0, lineterm="")][2:]
+    changed = (row for row in rows if not row.startswith("@@"))
+    lines: list[str] = []
+    for sign, alike in groupby(changed, lambda row: row[0]):
+        whole = [row if sign == "+" else shorten(row, 60) for row in alike]
+        most = MOST_ADDED if sign == "+" else 2
+        lines += whole[:most]
+        lines += [f"{sign} ... {len(whole) - most} more lines"] * (len(whole) > most)
+    return "\n".join(lines)
+
+
+def lines_of(report: Report) -> list[str]:
+    """Write a report line by line, with its key figures and what stands beside it."""
+    beside = [f"{tone}: {line}" for tone, line in asides(report, whole=True)]
+    figures = [": ".join(figure) for figure in report.figures]
+    shown = as_markdown([in_text(report, whole=True)]).splitlines()
+    return [report.title, report.subtitle, report.tone, *figures, *shown, *beside]
+
+
 def called(call: str, names: dict[str, Any]) -> str:
     """Say what a call returns, or how it is refused."""
     try:
         value = eval(call, names)  # noqa: S307
-        return value.rstrip() if call.startswith("command(") else f"= {value!r}"
+        return value.rstrip() if call.startswith(("command(", "told(")) else f"= {value!r}"
     except PlacerError as error:
         return f"{error.exit_code}: {error.message}\n   {error.hint}"
 
@@ -268,7 +320,7 @@ def viewed(name: str) -> Any:
 
 def page(name: str) -> str:
     """Say in Markdown what the page of a frozen document does; charts are their tables."""
-    return as_markdown([in_text(contents(viewed(name), name, TODAY), whole=True)])
+    return "\n".join(lines_of(contents(viewed(name), name, TODAY))) + "\n"
 
 
 def charts(name: str) -> str:

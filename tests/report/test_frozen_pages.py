@@ -8,7 +8,7 @@ from goldens.outputs import goldens, made
 
 from placer.report.contents import KINDS, contents
 
-PAGES = [name for name in goldens() if name.startswith(("pages/", "charts/"))]
+PAGES = [name for name in goldens() if name.startswith(("pages/", "charts/", "views"))]
 
 
 @pytest.mark.parametrize("name", PAGES)
