@@ -32,7 +32,8 @@ from placer.cli.screen.option_groups import COMMON
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS
 from placer.market.books import book_reader
-from placer.report.blocks import Chart, Report, asides, in_text
+from placer.records import replace
+from placer.report.blocks import Chart, Report, asides
 from placer.report.charts.drawing import specification
 from placer.report.contents import KINDS, contents
 from placer.report.draw.formats import as_markdown
@@ -229,10 +230,14 @@ def told(shown: str | Mapping[str, Any], values: Mapping[str, Any] | None = None
 
 
 def lines_of(report: Report) -> list[str]:
-    """Write a report line by line, with its key figures and what stands beside it."""
-    beside = [f"{tone}: {line}" for tone, line in asides(report, whole=True)]
+    """Write a report line by line: its key figures, and charts and folded tables as tables."""
+    parts = [
+        replace(part, blocks=tuple(b.table if isinstance(b, Chart) else b for b in part.blocks))
+        for part in report.sections
+    ]
     figures = [": ".join(figure) for figure in report.figures]
-    shown = as_markdown([in_text(report, whole=True)]).splitlines()
+    beside = [f"{tone}: {line}" for tone, line in asides(report, whole=True)]
+    shown = as_markdown([replace(report, sections=tuple(parts))]).splitlines()
     return [report.title, report.subtitle, report.tone, *figures, *shown, *beside]
 
 

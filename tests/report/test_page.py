@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from copy import deepcopy
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
@@ -92,14 +91,6 @@ def test_links_carry_the_bytes_of_an_hour() -> None:
     assert sum(float(str(keys[4])) for keys in table.keys) == pytest.approx(
         estimate["usd_per_hour"]["egress"]
     )
-
-
-def test_a_link_may_have_a_round_trip_alone() -> None:
-    """As links between hosts of a market have, whose bandwidth nobody gave."""
-    document = deepcopy(saved("several"))
-    link = document["problem"]["catalog"]["links"][0]
-    link.update(gbps_one_stream=None, rtt_ms=10.0)
-    assert "10 ms of round trip" in page({"a.json": document}, today=TODAY)
 
 
 def test_the_step_ends_where_the_document_says() -> None:

@@ -1,12 +1,9 @@
 """Reports of placements by hand, of runs and of what a run says about its plan."""
 
-import json
 import pickle
 from datetime import date
 from pathlib import Path
 from typing import Any
-
-from goldens.__main__ import FROZEN
 
 import placer
 from conftest import Run
@@ -109,40 +106,3 @@ def test_a_run_beside_its_prediction() -> None:
     assert other.verdict.startswith("The log has 3 of 3 steps, and not the end of every worker.")
     assert "+25 %" not in other.verdict
     assert other.tone == "bad"
-
-
-def test_three_wishes_that_contradict_each_other_are_listed() -> None:
-    """A budget, a floor and a deadline: with commas and one "and"."""
-    frozen = FROZEN / "documents/explanation.json"
-    document = json.loads(frozen.read_text(encoding="utf-8"))
-    wishes = [{"code": word, "words": word, "hint": ""} for word in ("this", "that", "more")]
-    document["best"] = None
-    document["conflict"] = {
-        "wishes": wishes,
-        "remedies": [{"change": "less of it", "code": "this", "best": None, "proved": True}],
-        "others": [],
-        "minimal": True,
-        "together": None,
-        "further": None,
-    }
-    verdict = contents(document, today=TODAY).verdict
-    assert verdict == "Nothing meets this, that and more together. A change that works: less of it."
-
-
-def test_policies_that_all_cost_nothing_save_nothing() -> None:
-    """Own machines: no share of nothing is saved, and nothing is divided by it. An optimum that
-    was not worked out is not shown.
-    """
-    document = json.loads((FROZEN / "documents/replay.json").read_text(encoding="utf-8"))
-    for row in document["policies"]:
-        row["usd"] = 0.0
-    document["offline"]["optimum_usd"] = None
-    assert ", 0 % less than the most expensive" in contents(document, today=TODAY).verdict
-
-
-def test_a_run_that_is_kept_says_how_much_better_the_best_is() -> None:
-    """A twentieth of the new speed is 5.3 % of the old one; nothing better is said plainly."""
-    document = json.loads((FROZEN / "documents" / "replan.json").read_text(encoding="utf-8"))
-    better, equal = (contents({**document, "gain": gain}).verdict for gain in (0.05, 0.0))
-    assert better == "Keep what runs: the best is 5.3 % better, too little for a move."
-    assert equal == "Keep what runs: nothing else is better."
