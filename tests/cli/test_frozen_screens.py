@@ -1,5 +1,5 @@
 """What commands print on a terminal, what words are read as and how wrong ones are refused is what
-was frozen: `make goldens NAMES='screens mistakes readings refusals'`.
+was frozen: `make goldens NAMES='screens mistakes readings refusals answers'`.
 """
 
 import pytest
@@ -21,10 +21,10 @@ def test_a_screen_is_as_frozen(name: str) -> None:
     assert difference(name, before, screen(SCREENS[name], COLUMNS).rstrip("\n")) == []
 
 
-@pytest.mark.parametrize("name", ["mistakes.txt", "readings.txt", "refusals.txt"])
+@pytest.mark.parametrize("name", ["mistakes.txt", "readings.txt", "refusals.txt", "answers.txt"])
 def test_words_are_read_and_refused_as_frozen(name: str) -> None:
     """What 150 calls in Python read; the message, the tip and the exit code of 1,000 others and of
-    180 commands, each with one mistake, of which none leaves a file.
+    180 commands, each with one mistake, of which none leaves a file; the lines of 50 short answers.
     """
     frozen = (FROZEN / name).read_text(encoding="utf-8")
     assert difference(name, frozen, made(name)) == []

@@ -97,6 +97,7 @@ def goldens() -> dict[str, Make]:
     makes["readings.txt"] = partial(calls, "readings")
     makes["refusals.txt"] = partial(calls, "refusals")
     makes["views.txt"] = partial(calls, "views")
+    makes["answers.txt"] = partial(calls, "answers")
     makes["signatures.txt"] = signatures
     makes["openapi.json"] = openapi
     return makes
