@@ -297,8 +297,8 @@ def _row(label: str, option: Option, problem: Problem) -> list[str]:
         usd = totals.usd.value
         money = format_usd(usd) if usd < CENTS_BELOW else f"${usd:,.0f}"
         total = f"{format_duration(totals.seconds.value)}, {money}"
-    bases = dict.fromkeys(price_basis(offer) for offer in rented(option.placement, problem))
-    prices = " and ".join(basis.partition(" ")[0] for basis in bases)
+    bases = [price_basis(offer).partition(" ")[0] for offer in rented(option.placement, problem)]
+    prices = " and ".join(dict.fromkeys(bases))
     return [
         label,
         brief(option.placement, problem),
