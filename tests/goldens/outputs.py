@@ -98,6 +98,7 @@ def goldens() -> dict[str, Make]:
     makes["refusals.txt"] = partial(calls, "refusals")
     makes["views.txt"] = partial(calls, "views")
     makes["answers.txt"] = partial(calls, "answers")
+    makes["service.txt"] = partial(calls, "service")
     makes["signatures.txt"] = signatures
     makes["openapi.json"] = openapi
     return makes

@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from goldens.__main__ import FROZEN, difference
+from goldens.outputs import made
 from served import BOOK, QUESTION, Served
 
 from conftest import ROOT, completed
@@ -33,6 +35,12 @@ def problem(answer: httpx2.Response) -> dict[str, Any]:
     assert {"type", "title", "detail"} <= set(details)
     assert "Traceback" not in answer.text
     return details
+
+
+def test_words_of_requests_are_read_as_frozen() -> None:
+    """Bodies, forms and settings, what is refused, and what is said of how a question ended."""
+    frozen = (FROZEN / "service.txt").read_text(encoding="utf-8")
+    assert difference("service.txt", frozen, made("service.txt")) == []
 
 
 def test_a_model_of_ones_own_is_a_document(client: httpx2.Client) -> None:
