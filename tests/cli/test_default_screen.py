@@ -5,22 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from conftest import Run
 from placer.cli.report.answer import answer_lines
 from placer.cli.report.placements import proof_words
 from placer.interface.advisor import Advisor
 from placer.records import replace
-from placer.solving.result import Result
-
-
-@pytest.fixture(scope="module")
-def measured() -> Result:
-    """Eight A10, whose speed was measured: alternatives are all measured too."""
-    return Advisor(catalog="erben-2023").recommend(
-        "roberta-xlm", budget="5/h", gpu="T4,A10,V100", catalog="erben-2023"
-    )
 
 
 def test_an_estimated_speed_is_an_interval_first(run: Run) -> None:
@@ -35,17 +24,6 @@ def test_an_estimated_speed_is_an_interval_first(run: Run) -> None:
     assert "doubt open: the speed of L4:4 is assumed; the price is estimated 2025-06" in said
     assert re.search(r"outlier spot L4:4 at \$0.61/h: 89 % below on-demand", said)
     assert "risk spot, quota 32 L4;" in said
-
-
-def test_more_samples_leave_an_effective_speed(measured: Result) -> None:
-    """At 1.00 there is no line of it."""
-    got = measured.estimate
-    assert got is not None
-    assert "target" not in dict(answer_lines(measured))
-    more = replace(got, samples_to_target=replace(got.samples_to_target, value=1.05))
-    said = dict(answer_lines(replace(measured, estimate=more)))["target"]
-    assert said.startswith("effective speed ")
-    assert "needs 5 % more samples" in said
 
 
 def test_the_long_screen_and_the_document_have_what_the_short_one_leaves_out(

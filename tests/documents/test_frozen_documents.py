@@ -1,12 +1,12 @@
-"""One document of each kind is what was frozen, and follows its schema: `make goldens
-NAMES=documents`.
+"""Documents are what was frozen, and follow their schemas; so are the limits that a check of them
+finds broken: `make goldens NAMES='documents limits'`.
 """
 
 import json
 
 import pytest
 from goldens.__main__ import FROZEN, difference
-from goldens.outputs import document, documents
+from goldens.outputs import document, documents, made
 from test_every_document import PARTS, faults
 
 from placer.documents.schemas import schema_name
@@ -32,3 +32,9 @@ def test_a_document_is_as_frozen_and_follows_its_schema(name: str) -> None:
         for part in PARTS if name == "result-file" else ():
             assert faults(found[part], part) == []
         assert faults(found, kind) == []
+
+
+def test_broken_limits_are_found_as_frozen() -> None:
+    """By the second implementation: at a limit none, beyond it one, with its words."""
+    before = (FROZEN / "limits.txt").read_text(encoding="utf-8")
+    assert difference("limits.txt", before, made("limits.txt")) == []

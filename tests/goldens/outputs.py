@@ -99,6 +99,7 @@ def goldens() -> dict[str, Make]:
     makes["views.txt"] = partial(calls, "views")
     makes["answers.txt"] = partial(calls, "answers")
     makes["service.txt"] = partial(calls, "service")
+    makes["limits.txt"] = partial(calls, "limits")
     makes["signatures.txt"] = signatures
     makes["openapi.json"] = openapi
     return makes
@@ -166,7 +167,7 @@ def calls(kind: str) -> str:
         patch.setattr(book_reader, "_parsed", cache(book_reader._parsed))
         for name, value in (("COLUMNS", "300"), ("NO_COLOR", "1"), ("PLACER_HOME", str(here.home))):
             patch.setenv(name, value)
-        words = (given, command, part, told)
+        words = (given, command, part, having, told)
         names: dict[str, Any] = {"here": here.path, **{word.__name__: word for word in words}}
         before = {*here.path.iterdir()}
         for line in (ASKED / f"{kind}.txt").read_text(encoding="utf-8").splitlines():
@@ -207,16 +208,22 @@ def at(document: Any, path: str) -> Any:
     return document
 
 
+def having(document: Any, values: Mapping[str, Any]) -> Any:
+    """Copy a document with other values, by their paths."""
+    made = deepcopy(document)
+    for path, value in values.items():
+        above, _, last = path.rpartition("/")
+        inside = at(made, above)
+        inside[int(last) if isinstance(inside, list) else last] = value
+    return made
+
+
 def told(shown: str | Mapping[str, Any], values: Mapping[str, Any] | None = None) -> str:
     """Say which lines of the page of a frozen document, by its name, are others once some of its
     values are; or all lines of the page of another document.
     """
     before = viewed(shown) if isinstance(shown, str) else None
-    after = deepcopy(before or shown)
-    for path, value in (values or {}).items():
-        above, _, last = path.rpartition("/")
-        inside = at(after, above)
-        inside[int(last) if isinstance(inside, list) else last] = value
+    after = having(before or shown, values or {})
     old, new = (
         lines_of(contents(one, "the document", TODAY)) if one else [] for one in (before, after)
     )
