@@ -148,9 +148,8 @@ def _loss(document: Document) -> tuple[Section, ...]:
     )
     bad = regret.get("share_bad", 0.0) - regret.get("share_broken", 0.0)
     lost = f"more than {100 * limits['regret']:g} % lost in {percent(bad)} of the worlds"
-    estimate, rows = document["estimate"], [("regret", lost, known)]
-    if estimate is not None:
-        rows.insert(0, ("figures", parts.figures_words(estimate), ""))
+    figures = parts.figures_words(document["estimate"])
+    rows = [("figures", figures, ""), ("regret", lost, known)]
     if document["status"] != "optimal":
         none = "none: a better placement may exist at the book's own figures; raise --time-limit"
         rows.append(("proof", none, ""))
