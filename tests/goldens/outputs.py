@@ -33,10 +33,10 @@ from placer.errors import PlacerError
 from placer.launch.export import TARGETS
 from placer.market.books import book_reader
 from placer.records import replace
-from placer.report.blocks import Chart, Report, asides
+from placer.report.blocks import Chart, Report, asides, tables_of
 from placer.report.charts.drawing import specification
 from placer.report.contents import KINDS, contents
-from placer.report.draw.formats import as_markdown
+from placer.report.draw.formats import as_csv, as_markdown
 from placer.solving.answer import SolveOptions
 
 ASKED = Path(__file__).parent / "asked"
@@ -239,7 +239,9 @@ def told(shown: str | Mapping[str, Any], values: Mapping[str, Any] | None = None
 
 
 def lines_of(report: Report) -> list[str]:
-    """Write a report line by line: its key figures, and charts and folded tables as tables."""
+    """Write a report line by line: its key figures, charts and folded tables as tables, and rows of
+    data with their numbers in full.
+    """
     parts = [
         replace(part, blocks=tuple(b.table if isinstance(b, Chart) else b for b in part.blocks))
         for part in report.sections
@@ -247,7 +249,8 @@ def lines_of(report: Report) -> list[str]:
     figures = [": ".join(figure) for figure in report.figures]
     beside = [f"{tone}: {line}" for tone, line in asides(report, whole=True)]
     shown = as_markdown([replace(report, sections=tuple(parts))]).splitlines()
-    return [report.title, report.subtitle, report.tone, *figures, *shown, *beside]
+    rows = as_csv(tables_of(report, whole=True)).splitlines()
+    return [report.title, report.subtitle, report.tone, *figures, *shown, *beside, *rows]
 
 
 def called(call: str, names: dict[str, Any]) -> str:
