@@ -322,8 +322,9 @@ def document(words: str, file: str) -> str:
     with folder() as here:
         done = here.run(words)
         text = (here.path / file).read_text(encoding="utf-8") if file else done.stdout
+        text = here.plain(text)  # before lines are laid out, by their length
         lines = text.splitlines() if file.endswith(".jsonl") else [text]
-        return here.plain("".join(laid_out(json.loads(line)) for line in lines))
+        return "".join(laid_out(json.loads(line)) for line in lines)
 
 
 def viewed(name: str) -> Any:
