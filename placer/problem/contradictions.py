@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 
 from placer.errors import BadInputError, PlacerError
 from placer.market.catalog import VmOffer
@@ -12,7 +11,7 @@ from placer.problem.datasets import needs_place, passes_of
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.problem.question import MOST_KNOWN_LOCAL_STEPS
-from placer.problem.requirements import LOCAL, OUTER, Quota, Used, uses
+from placer.problem.requirements import LOCAL, OUTER, Quota, Used, matches, uses
 from placer.problem.words.wishes import INSIDE
 from placer.problem.workers.pool import Pool
 from placer.problem.workers.resources import NO_QUOTA_GPUS
@@ -368,7 +367,7 @@ def _within(pools: Sequence[Pool], joint: Quota | None) -> int:
 
 def _why_none(rule: Used, problem: Problem) -> str:
     """Say why no admitted machine is what a rule asks for."""
-    there = [offer for offer in problem.catalog.offers if fnmatchcase(offer.place, rule.place)]
+    there = [offer for offer in problem.catalog.offers if matches(offer.place, rule.place)]
     offers = [offer for offer in there if uses(rule, offer.place, offer.device, offer.market)]
     if not offers:
         sold = sorted({f"{offer.device}:{offer.market.replace('_', '-')}" for offer in there})

@@ -159,7 +159,8 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 class Used(Struct, frozen=True, kw_only=True):
     """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match
-    (wildcards); not ``given`` where placer itself asks what an answer with them would be.
+    (wildcards, ``|`` between places); not ``given`` where placer itself asks what an answer with
+    them would be.
     """
 
     place: str
@@ -188,7 +189,7 @@ class Used(Struct, frozen=True, kw_only=True):
     @property
     def named_place(self) -> str | None:
         """Return the place, or None if it has wildcards."""
-        return None if any(sign in self.place for sign in "*?[") else self.place
+        return None if any(sign in self.place for sign in "*?[|") else self.place
 
 
 class Narrowed(Struct, frozen=True, kw_only=True):
@@ -577,13 +578,13 @@ def without_quotas(wish: Requirements) -> Requirements:
 def uses(rule: Used, place: str, device: str, market: str) -> bool:
     """Tell whether machines of a place, device and market are what a rule asks for.
 
-    >>> uses(Used(place="gcp/*", device="T4"), "gcp/us-west1", "T4", "spot")
-    True
+    >>> [uses(Used(place=p), "gcp/us-west1", "T4", "spot") for p in ("aws/*", "aws/*|gcp/*")]
+    [False, True]
     >>> uses(Used(place="gcp/*", device="V100:8"), "gcp/us-west1", "V100", "spot")
     False
     """
     return (
-        fnmatchcase(place, rule.place)
+        matches(place, rule.place)
         and fnmatchcase(device, rule.device)
         and fnmatchcase(market, rule.market)
     )

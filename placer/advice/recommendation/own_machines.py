@@ -15,7 +15,7 @@ from placer.cost_model.estimate import Estimate, estimate
 from placer.documents.schemas.proofs import BreakEven
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer
-from placer.market.words.own_places import RENTED, SITES, host_assumed, own_places
+from placer.market.words.own_places import SITES, host_assumed, own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
@@ -81,7 +81,8 @@ class _Comparison:
         kinds, hired = {o.device for o in mine}, tuple(o for o in rented if o.market == self.market)
         both = (*mine, *(o for o in hired if o.device in kinds))
         alone = tuple(rule for rule in wish.used if rule not in self.others)
-        used = (*wish.used, Used(place=f"{SITES}*"), Used(place=RENTED, market=self.market))
+        away = "|".join(sorted({f"{o.provider}/*" for o in hired} - {f"{SITES}*"})) or "*"
+        used = (*wish.used, Used(place=f"{SITES}*"), Used(place=away, market=self.market))
         yield "own", self._asked(mine, places_in=self.own, used=alone)
         yield self.words, self._asked(hired, used=self.others)
         yield f"own + {self.words}", self._asked(both, used=used)

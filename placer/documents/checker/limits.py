@@ -151,7 +151,8 @@ def _wishes(case: Case) -> Iterator[str]:
 def _uses(rule: Json, row: Json) -> bool:
     device = row["gpu"] if row["gpu_count"] == 1 else f"{row['gpu']}:{row['gpu_count']}"
     named = {**row, "device": device}
-    return all(fnmatchcase(named[key], rule[key]) for key in ("place", "device", "market"))
+    words = ((named[key], rule[key].split("|")) for key in ("place", "device", "market"))
+    return all(any(fnmatchcase(name, pattern) for pattern in patterns) for name, patterns in words)
 
 
 def supply_of(offer: Json, problem: Json) -> int | None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 PROVIDER = "onprem"  # Provider of every site of one's own
 SITES = f"{PROVIDER}/"  # How the places of machines of one's own begin
-RENTED = f"?[!{PROVIDER[1]}]*"  # All other places: no provider that rents has that letter there
 PREFIX = "own="  # Before the words of own machines among the changes of a book
 
 
