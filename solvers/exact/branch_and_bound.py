@@ -64,7 +64,7 @@ def _kept(problem: Problem) -> Prepared:
     market = Market.of(problem)
     wish = problem.requirements
     key = (
-        *(id(problem.network), id(problem.calibration)),
+        *(id(problem.network), id(problem.calibration), problem.modes),
         *(getattr(wish, name) for name in sorted(APART - VARIED)),
     )
     held: Recent[Prepared] = market.tables.setdefault("prepared", Recent(KEPT))

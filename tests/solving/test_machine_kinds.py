@@ -13,6 +13,7 @@ from placer.solving.parts import machine_kinds
 from placer.solving.solve import load_solver, solve
 from proofs import MARKETS
 
+SOLVERS = "exact", "exhaustive"
 BEATEN = 0.05
 """Share by which a value that is to be beaten is worse than the best."""
 
@@ -99,3 +100,20 @@ def test_only_solvers_with_drafts_of_one_kind_are_asked_for_one(
     assert result.status is Status.OPTIMAL
     assert len(asked) >= 2
     assert not any(asked)
+
+
+def test_a_kind_is_asked_about_again_in_other_modes() -> None:
+    """Searches of the same machines are kept: each mode alone, and then all, as enumeration."""
+    compared = 0
+    for seed in range(200):
+        problem = of_one_kind("like", seed)
+        if problem is None:
+            continue
+        for device, kind in machine_kinds._kinds(problem).items():
+            wish = replace(problem.requirements, gpus=(device,), uniform=False)
+            for modes in (*((mode,) for mode in problem.modes), problem.modes):
+                asked = problem.with_pools(wish, kind.pools, modes)
+                exact, every = (solve(asked, name, SolveOptions(gap=0.0)) for name in SOLVERS)
+                assert exact.value == (every.value and pytest.approx(every.value, rel=1e-8)), seed
+                compared += exact.value is not None
+    assert compared >= 100
