@@ -66,6 +66,16 @@ def test_a_limit_of_the_store_is_shared_by_all_workers() -> None:
             assert "gives 50 Gb/s to all readers together" in told["data-bound"]
 
 
+def test_a_store_whose_limit_nobody_knows_is_asked_about() -> None:
+    """Where readers take more than the least default limit of any provider, 50 Gb/s: two machines
+    with eight H100 read 77.
+    """
+    for count, said in ((1, False), (2, True)):
+        workers, data = f"gcp/us-central1={count}xH100:8:spot", "gcp/us-central1"
+        told = asked(workers, data=data)[2]
+        assert ("gcp/us-central1 has to give 77.3 Gb/s" in told.get("store-limit", "")) is said
+
+
 def test_a_saved_answer_that_reads_too_fast_is_refused() -> None:
     """The second implementation works the limit out from link and card: a worker that is said to
     calculate at its own pace is found, and one at the pace of its data passes.
