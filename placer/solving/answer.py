@@ -18,7 +18,11 @@ Status = proofs.Status
 
 
 def stopped_by(reason: Reason) -> Status:
-    """Return how a search ended that was stopped."""
+    """Return how a search ended that was stopped.
+
+    >>> [str(stopped_by(reason)) for reason in (Reason.MEMORY, Reason.NODES)]
+    ['memory_limit', 'time_limit']
+    """
     return Status.MEMORY_LIMIT if reason is Reason.MEMORY else Status.TIME_LIMIT
 
 

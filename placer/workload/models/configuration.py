@@ -73,7 +73,12 @@ class Configuration(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the name of the model: the folder's, or the file's if it has one of its own."""
+        """Return the name of the model: the folder's, or the file's if it has one of its own.
+
+        >>> files = Path("/models/own/config.json"), Path("/models/bert.json")
+        >>> [Configuration(file=file, values={}).name for file in files]
+        ['own', 'bert']
+        """
         if self.file.name in ("config.json", "params.json"):
             return self.file.resolve().parent.name or "config"
         return self.file.stem
