@@ -131,10 +131,15 @@ def test_a_full_page_without_a_link_is_followed_by_number(call: Call, tmp_path: 
     assert {row["instance_type"] for row in rows_of(tmp_path, "azure")} == {T4, A100}
 
 
-def test_changes_against_the_book_before_are_said(call: Call) -> None:
-    """0.526 -> 0.5786 is 10 % dearer; one is cheaper, one gone; what was not asked for is apart."""
+def test_changes_against_the_book_before_are_said(call: Call, command: Run) -> None:
+    """0.526 -> 0.5786 is 10 % dearer; one is cheaper, one gone; what was not asked for is apart. A
+    pin of the book is of the one before, and a pin of another book is not.
+    """
     with serving(one_page(ITEMS)) as server:
         call(server)
+        assert command("catalog", "pin", "default", "azure").returncode == 0
+        warned = [call(server, *options)[1] for options in ([], ["--dry-run"], ["--as", "mine"])]
+    assert ["'azure' is pinned as it was before" in out for out in warned] == [True, False, False]
     with serving(
         one_page([azure_item(T4, "eastus", 0.5786), azure_item(T4, "eastus", 0.15, "Spot")])
     ) as server:
