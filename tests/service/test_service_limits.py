@@ -371,3 +371,15 @@ def test_connections_that_say_nothing_stop_nobody(tmp_path: Path) -> None:
         for link in ends:
             with contextlib.suppress(ConnectionError):
                 assert link.recv(1) == b""
+
+
+def test_workers_end_with_the_service(tmp_path: Path) -> None:
+    """Also when it is killed: nobody is left who burns a core."""
+    with serving(tmp_path, "--workers", "2") as served:
+        workers = served.workers()
+        assert len(workers) == 2
+        served.kill()
+        end = time.monotonic() + 20
+        while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]

@@ -15,7 +15,7 @@ from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan, written_parts
 from placer.workload.island import Island, bounds, least_sequence_seconds, plans, question
-from placer.workload.island.divisions import bubble, slowest_share, stage_layers
+from placer.workload.island.divisions import bubble, slowest_share, stage_layers, stage_shape
 from placer.workload.island.fitting import ROUNDING, Bounds, Least
 from placer.workload.island.hardware import Hardware, usual_precision
 from placer.workload.island.memory import least_bytes, memory
@@ -635,3 +635,24 @@ def test_degrees_of_experts_that_are_never_tried_are_named_by_their_ends() -> No
     """8 to 64 GPUs; a model without experts has none."""
     assert "experts over other than 8 to 64 GPUs" in never_tried(model("DeepSeek-V3"))
     assert "experts" not in never_tried(model("Llama-3.1-70B"))
+
+
+def test_divided_experts_are_held_once() -> None:
+    """DeepSeek-V3 has 654 of 671 B parameters in experts: 64 devices that divide them hold 1/64 of
+    their weights and gradients each, where each of 64 without holds all.
+    """
+    shape = model("DeepSeek-V3")
+    alone, divided = (
+        memory(shape, InnerPlan(sharding="zero-1", expert_parallel=degree), 8, 8).states
+        for degree in (1, 64)
+    )
+    experts = shape.expert_parameters
+    assert experts == 58 * 256 * 3 * 7168 * 2048
+    assert alone - divided == pytest.approx(8 * experts * (1 - 1 / 64))
+
+
+def test_stages_divide_machines_last() -> None:
+    """Two stages of four machines have two each; eight have half a machine; three do not divide."""
+    assert stage_shape(8, 4, 2) == (8, 2)
+    assert stage_shape(8, 4, 8) == (4, 1)
+    assert stage_shape(8, 4, 3) is None

@@ -305,3 +305,39 @@ def test_adapters_need_less_memory_and_fewer_flops() -> None:
         for m in (full, lora)
     ]
     assert 1.3 < rates[1] / rates[0] < 1.6
+
+
+@given(models, devices, counts, machines_of, wishes_of)
+def test_what_is_chosen_is_the_fastest(
+    model: str, gpu: str, gpu_count: int, machines: int, wishes: PlanWishes
+) -> None:
+    """No plan that a further wish would fix is faster than the free choice."""
+    free = island(mpt(model), device(gpu), gpu_count, *ROCE, machines, wishes, 256)
+    for sharding in SHARDINGS:
+        if wishes.sharding is not None:
+            break
+        fixed = island(
+            mpt(model),
+            device(gpu),
+            gpu_count,
+            *ROCE,
+            machines,
+            replace(wishes, sharding=sharding),
+            256,
+        )
+        if isinstance(fixed, Island):
+            assert chosen(free).samples_per_second >= fixed.samples_per_second * (1 - 1e-9)
+
+
+def test_a_mixture_of_experts_is_assumed() -> None:
+    """Two of eight experts at work: the rate follows the active parameters, the memory all of
+    them; the interval is at least x 1.6 each way.
+    """
+    dense = mpt("mpt-7b")
+    sparse = replace(
+        dense, parameters=4 * dense.parameters, trainable_parameters=4 * dense.parameters
+    )
+    answer = chosen(island(sparse, device("H100"), 8, *ROCE, 4, PlanWishes(), 512))
+    assert answer.basis == "assumed"
+    assert answer.low <= answer.samples_per_second / 1.6
+    assert answer.memory.states > 4 * 3.9 * dense.parameters / 32

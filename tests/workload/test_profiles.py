@@ -219,3 +219,17 @@ def test_the_language_model_runs_out_of_memory_on_four_t4(erben: Catalog) -> Non
     assert "ran out of memory on a machine of 4 x T4" in reasons[0]
     got = estimate("convnext-large", "gcp/us-central1=1xT4:4:spot", catalog=erben)
     assert got.usd_per_million_samples == pytest.approx(0.96, abs=0.01)
+
+
+def test_a_known_node_bounds_its_relatives(default: Catalog) -> None:
+    """4 x T4 run ConvNeXt at 207 samples/s under DDP (Erben et al., section 7), 64 % of four T4:
+    8 x T4 are estimated at twice that, not at 8 x 0.9.
+    """
+    profile = load_profile("convnext-large")
+    four, eight = (profile.rate(default.gpu("T4"), n, "none", default) for n in (4, 8))
+    assert four is not None
+    assert eight is not None
+    assert (four.value, four.basis) == (207.0, "published")
+    assert eight.value == pytest.approx(2 * four.value)
+    assert eight.basis == "estimated"
+    assert eight.high > 3 * four.value
