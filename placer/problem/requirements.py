@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import Annotated
 
@@ -159,7 +158,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 class Used(Struct, frozen=True, kw_only=True):
     """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match
-    (wildcards, ``|`` between places); not ``given`` where placer itself asks what an answer with
+    (wildcards, ``|`` between them); not ``given`` where placer itself asks what an answer with
     them would be.
     """
 
@@ -583,11 +582,8 @@ def uses(rule: Used, place: str, device: str, market: str) -> bool:
     >>> uses(Used(place="gcp/*", device="V100:8"), "gcp/us-west1", "V100", "spot")
     False
     """
-    return (
-        matches(place, rule.place)
-        and fnmatchcase(device, rule.device)
-        and fnmatchcase(market, rule.market)
-    )
+    named = (place, rule.place), (device, rule.device), (market, rule.market)
+    return all(matches(name, patterns) for name, patterns in named)
 
 
 def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
