@@ -53,7 +53,7 @@ def test_no_kind_is_better_than_its_bounds(market: str) -> None:
             wish = replace(problem.requirements, gpus=(device,), uniform=False)
             alike = solve(problem.with_pools(wish, kind.pools), "exhaustive")
             best, first, second = alike.value, search._rank(kind), search._closer(device)
-            ranks = dict(zip(problem.modes, search._mode_ranks[device], strict=True))
+            ranks = dict(zip(problem.modes, search._known[device][1], strict=True))
             ruled_out += sum(rank > second + 1e-6 * abs(second) for rank in ranks.values())
             closer += second > first + 1e-6 * abs(first)
             in_several_ways += len({(pool.host, pool.machines) for pool in kind.pools}) > 1

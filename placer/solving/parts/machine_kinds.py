@@ -190,15 +190,15 @@ class _KindSearch(PartSearch):
             if device == self.first and self.worth(part.rank):
                 part = replace(part, rank=max(part.rank, self._closer(device)))
                 if self.worth(part.rank) and not self.spent:
-                    self.work(part, self._about(device))
+                    self.work(part, self._question(device))
                     continue
             self.push(part)
 
-    def _about(self, device: str) -> Problem:
+    def _question(self, device: str) -> Problem:
         """Return the question about the machines of a kind, in the modes that are worth it."""
-        problem, ranks = self.problem, self._mode_ranks.get(device)
-        modes = problem.modes
-        if ranks is not None:
+        problem, modes = self.problem, self.problem.modes
+        if device in self._known:
+            ranks = self._known[device][1]
             modes = tuple(mode for mode, rank in zip(modes, ranks, strict=True) if self.worth(rank))
         wish = replace(problem.requirements, gpus=(device,), uniform=False)
         return problem.with_pools(wish, _kinds(problem)[device].pools, modes)
@@ -227,14 +227,14 @@ class _KindSearch(PartSearch):
         device = self._devices[part.number]
         closer = self._closer(device)
         if closer <= part.rank:
-            self.work(part, self._about(device))
+            self.work(part, self._question(device))
         elif self.worth(closer):
             self.push(replace(part, rank=closer))
 
     def _closer(self, device: str) -> float:
-        if device not in self._closer_ranks:
-            self._closer_ranks[device] = self._closer_rank(device, _kinds(self.problem)[device])
-        return self._closer_ranks[device]
+        if device not in self._known:
+            self._known[device] = self._closer_ranks(_kinds(self.problem)[device])
+        return self._known[device][0]
 
     def end(self) -> None:
         """Construct an answer where the search was stopped before it had any."""
@@ -244,7 +244,7 @@ class _KindSearch(PartSearch):
         with allowance.closing(allowance.FIRST_S), suppress(allowance.StoppedError, MemoryError):
             for part in sorted(self.left, key=lambda part: part.rank):
                 allowance.check()
-                found = self.ask(self._about(self._devices[part.number]), first).placement
+                found = self.ask(self._question(self._devices[part.number]), first).placement
                 if found is not None:
                     self.offer(found)
                 if self.best is not None:
@@ -262,9 +262,9 @@ class _KindSearch(PartSearch):
         usd *= speed if self.objective.by_sample else floor
         return float(self._ranks(speed, usd, kind))
 
-    def _closer_rank(self, device: str, kind: _Kind) -> float:
-        """Return the same from whole machines: so many of the cheapest whose average takes no
-        longer than that of some class, in the mode that is best for them.
+    def _closer_ranks(self, kind: _Kind) -> tuple[float, list[float]]:
+        """Return the same from whole machines, and that of each mode: so many of the cheapest whose
+        average takes no longer than that of some class.
         """
         wish, batch, best = self.problem.requirements, self.problem.batch, math.inf
         by_mode = np.full(len(self.problem.modes), math.inf)
@@ -287,8 +287,7 @@ class _KindSearch(PartSearch):
             if self.worth(hoped):
                 hoped = self._sending_ranks(*least.of(part_s, host, workers), usd, kind)
             by_mode = np.minimum(by_mode, hoped)
-        self._mode_ranks[device] = by_mode.tolist()
-        return float(by_mode.min(initial=best))
+        return float(by_mode.min(initial=best)), by_mode.tolist()
 
     def _sending_ranks(self, steps_s: Array, sent_usd: Array, usd: Array, kind: _Kind) -> Array:
         """Return the bound, lowest is best, of each mode: of machines whose steps take so long and
@@ -329,13 +328,8 @@ class _KindSearch(PartSearch):
         return np.where(np.isfinite(values), -self.objective.sign * values, -math.inf)
 
     @cached_property
-    def _closer_ranks(self) -> dict[str, float]:
-        """Closer bounds that are known, by device."""
-        return {}
-
-    @cached_property
-    def _mode_ranks(self) -> dict[str, list[float]]:
-        """Closer bounds of each mode that are known, by device."""
+    def _known(self) -> dict[str, tuple[float, list[float]]]:
+        """Closer bounds that are known, of a kind and of each of its modes, by device."""
         return {}
 
     @cached_property
