@@ -229,10 +229,11 @@ def _condition(placement: Placement, result: Result, asked: Problem) -> str:
     rows = {group.offer_kind for group in placement.groups}
     if len(rows) > 1:
         return "if its prices are true"
-    (row,) = rows
+    (row,), value = rows, result.value
     quoted, planned = asked.catalog.offer(*row), result.problem.catalog.offer(*row)
     assert quoted is not None
     assert planned is not None
+    assert value is not None
     read = f"the book has {format_usd(quoted.usd_per_hour)} of {quoted.as_of[:7]}"
     least, most = quoted.usd_per_hour, planned.usd_per_hour
     cheap = with_one_price(result.problem.catalog, planned, least / most)
@@ -245,9 +246,8 @@ def _condition(placement: Placement, result: Result, asked: Problem) -> str:
         assert outcome is not None
         dearer = outcome.usd.compute + count * (usd_per_hour - quoted.usd_per_hour)
         got = replace(outcome, usd=replace(outcome.usd, compute=dearer))
-        if broken_limits(got, world.requirements) or result.value is None:
-            return False
-        return result.objective.better(result.objective.value(got), result.value)
+        better = result.objective.better(result.objective.value(got), value)
+        return better and not broken_limits(got, world.requirements)
 
     if outcome is None or broken or not better_at(least):
         return f"if a network that nobody promises is fast, and {read}"
